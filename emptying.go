@@ -98,6 +98,16 @@ func (e *emptying) look() ([]string, chan struct{}) {
 	return slices.Concat(e.waiting...), e.changed
 }
 
+// isEmpty tells whether all pods were stopped.
+func (c *Cluster) isEmpty() bool {
+	select {
+	case <-c.emptying.done:
+		return c.emptying.err == nil
+	default:
+		return false
+	}
+}
+
 // beginEmptying begins the stop of all pods, once.
 func (c *Cluster) beginEmptying() {
 	e := c.emptying

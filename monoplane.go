@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -172,12 +171,9 @@ func (cfg *Config) readRanges() error {
 	if err := errors.Join(addresses, ports); err != nil || cfg.ClusterCIDR == "" {
 		return err
 	}
-	var services []netip.Prefix
-	for _, a := range cfg.services.Addresses {
-		services = append(services, a.Prefix())
-	}
 	var err error
-	cfg.podRanges, err = podrange.Parse(cfg.ClusterCIDR, cfg.NodeCIDRMaskIPv4, cfg.NodeCIDRMaskIPv6, services)
+	cfg.podRanges, err = podrange.Parse(cfg.ClusterCIDR, cfg.NodeCIDRMaskIPv4, cfg.NodeCIDRMaskIPv6,
+		cfg.services.Prefixes())
 	return err
 }
 

@@ -2,6 +2,7 @@ package monoplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,8 +16,10 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
+	"monoplane.dev/controllers"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/rules/taints"
 )
@@ -77,7 +80,13 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	if err != nil {
 		return err
 	}
-	c.onStop(func(context.Context) error { return closeRuntime() })
+	c.onStop(func(ctx context.Context) error {
+		err := closeRuntime()
+		if n, ok := c.cfg.Runtime.(Networked); ok && c.isEmpty() {
+			err = errors.Join(err, n.Down(ctx, dir, c.cfg.Logger))
+		}
+		return err
+	})
 	api := p.clientOf(&authn.User{
 		Name: authn.NodePrefix + name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}, UID: p.machine.Value,
 	})
@@ -101,7 +110,31 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		p.usages.add(m)
 	}
 	c.run(running, "node "+name, m.run)
+	if n, ok := c.cfg.Runtime.(Networked); ok && c.hasNetwork() {
+		node := network.Node{Name: name, Client: p.controller(controllers.NodeNetwork), ClusterDomain: c.cfg.ClusterDomain,
+			DNS: c.cfg.services.DNS()}
+		node.API, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
+		c.run(running, "network of node "+name, func(ctx context.Context) error {
+			return n.ServeNetwork(ctx, node, c.cfg.Logger)
+		})
+	}
 	return nil
+}
+
+// serviceNames are the names by which pods with a network of their own reach the API server.
+func (c *Cluster) serviceNames() []string {
+	if !c.hasNetwork() {
+		return nil
+	}
+	const service = "kubernetes.default.svc"
+	return []string{"kubernetes", "kubernetes.default", service, service + "." + c.cfg.ClusterDomain,
+		c.cfg.services.API().String()}
+}
+
+// hasNetwork tells whether pods have a network of their own.
+func (c *Cluster) hasNetwork() bool {
+	n, ok := c.cfg.Runtime.(Networked)
+	return ok && n.HasNetwork()
 }
 
 func (c *Cluster) nodeDir(name string) string { return filepath.Join(c.cfg.DataDir, "nodes", name) }
@@ -130,6 +163,12 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
+		if c.hasNetwork() {
+			cfg.ClusterDNS = append(cfg.ClusterDNS, c.cfg.services.DNS())
+			if cfg.APIServer.IsValid() {
+				cfg.APIService = netip.AddrPortFrom(c.cfg.services.API(), 443)
+			}
+		}
 		c.cfg.Machine.apply(&cfg, dir)
 	}
 	return nodeagent.New(cfg)

@@ -2,7 +2,6 @@ package monoplane
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -10,13 +9,14 @@ import (
 
 	"google.golang.org/grpc"
 
-	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/runtime/connect"
-	"monoplane.dev/nodeagent/runtime/oci/helper"
+	"monoplane.dev/nodeagent/runtime/host"
 )
 
-// Runtime runs pods behind the Container Runtime Interface. The ones of this package are HostRuntime,
-// OCIRuntime, FakeRuntime and CRIRuntime; embedders may bring their own.
+// Runtime runs pods behind the Container Runtime Interface. The ones of this package are HostRuntime, FakeRuntime and
+// CRIRuntime; the one that runs images without a container engine is in package nodeagent/runtime/ocinode, for those
+// who need it. Embedders may bring their own.
 type Runtime interface {
 	// Open connects to the runtime of one node. dir is the node's own directory. The returned function closes
 	// the connection; pods go on.
@@ -25,15 +25,21 @@ type Runtime interface {
 	Simulated() bool
 }
 
+// Networked is a Runtime whose pods can have a network of their own, in which it carries traffic to Services.
+type Networked interface {
+	Runtime
+	// HasNetwork tells whether pods have a network of their own.
+	HasNetwork() bool
+	// ServeNetwork carries traffic to Services, and answers names, until ctx ends. It is called once for a node, after
+	// Open.
+	ServeNetwork(ctx context.Context, node network.Node, logger *slog.Logger) error
+	// Down takes away what the network of the node in dir has on this machine. No pod is left then, and the connection of
+	// Open is closed.
+	Down(ctx context.Context, dir string, logger *slog.Logger) error
+}
+
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
-
-// OCIRuntime runs containers of images as well as HostRuntime does those of image "host". CanRunImages tells whether
-// this machine lets it.
-func OCIRuntime(store images.Config) Runtime { return &ociRuntime{store} }
-
-// CanRunImages returns why OCIRuntime would not work here, for this user; nil if it does.
-func CanRunImages() error { return helper.Check() }
 
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
 func FakeRuntime() Runtime { return &fakeRuntime{} }
@@ -48,27 +54,7 @@ func (hostRuntime) Simulated() bool { return false }
 func (hostRuntime) Open(
 	_ context.Context, _, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
-	return connect.Host(filepath.Join(dir, "pods"), logger)
-}
-
-type ociRuntime struct{ store images.Config }
-
-func (*ociRuntime) Simulated() bool { return false }
-
-func (r *ociRuntime) Open(
-	_ context.Context, _, dir string, logger *slog.Logger,
-) (grpc.ClientConnInterface, func() error, error) {
-	cfg := r.store
-	cfg.Log = logger
-	store, err := images.Open(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, closeRuntime, err := connect.OCI(filepath.Join(dir, "pods"), store, logger)
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return conn, closeRuntime, nil
+	return connect.Host(host.Config{Dir: filepath.Join(dir, "pods"), Logger: logger})
 }
 
 // fakeRuntime gives each node a range of pod addresses of its own.

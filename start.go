@@ -148,7 +148,7 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	g.Go(func() (err error) {
 		path := filepath.Join(c.cfg.DataDir, "pki")
 		if c.sockets.Any() {
-			p.bundle, err = pki.Ensure(path, pki.Options{Names: c.sockets.Names(), Logger: c.cfg.Logger})
+			p.bundle, err = pki.Ensure(path, pki.Options{Names: append(c.sockets.Names(), c.serviceNames()...), Logger: c.cfg.Logger})
 			if err != nil {
 				return err
 			}

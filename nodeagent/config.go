@@ -60,6 +60,9 @@ type Config struct {
 	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none
 	// when it is not valid.
 	APIServer netip.AddrPort
+	// APIService is where pods with a network of their own reach it: the Service kubernetes. Not valid where no traffic to
+	// Services is carried.
+	APIService netip.AddrPort
 	// ClusterDomain is the domain of the names of pods and Services; cluster.local when empty.
 	ClusterDomain string
 	// ClusterDNS are the addresses of the cluster's resolver, which pods are told unless they choose another. Without

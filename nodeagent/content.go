@@ -67,7 +67,7 @@ func (j job) content(ctx context.Context) criconfig.Content {
 		Allocatable: func() resources.List {
 			return resources.ListOf(j.agent.nodeNow().GetStatus().GetAllocatable())
 		},
-		API: j.agent.cfg.APIServer,
+		API: j.agent.cfg.APIServer, APIService: j.agent.cfg.APIService,
 	}
 }
 

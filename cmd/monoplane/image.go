@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monoplane.dev/nodeagent/images"
@@ -48,14 +49,16 @@ type imageOptions struct{ dir, registries string }
 // withStore makes cmd do something with the store, until it is interrupted.
 func withStore(cmd *cobra.Command, do func(context.Context, *cobra.Command, *images.Store, []string) error) {
 	var o imageOptions
-	cmd.Flags().StringVar(&o.dir, "image-dir", defaultImageDir(), "directory with the images")
-	cmd.Flags().StringVar(&o.registries, "registry-config", "",
-		"YAML file that names mirrors, registries without TLS, and certificates")
+	o.add(cmd.Flags())
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		s, err := o.open()
+		cfg, err := o.config()
+		if err != nil {
+			return err
+		}
+		s, err := images.Open(cfg)
 		if err != nil {
 			return err
 		}
@@ -64,16 +67,24 @@ func withStore(cmd *cobra.Command, do func(context.Context, *cobra.Command, *ima
 	}
 }
 
-func (o *imageOptions) open() (*images.Store, error) {
+func (o *imageOptions) add(flags *pflag.FlagSet) {
+	flags.StringVar(&o.dir, "image-dir", defaultImageDir(),
+		"directory with the images, which the clusters of this user share")
+	flags.StringVar(&o.registries, "registry-config", "",
+		"YAML file that names mirrors, registries without TLS, and certificates")
+}
+
+func (o *imageOptions) config() (images.Config, error) {
 	cfg := images.Config{Dir: o.dir, Registries: registry.Config{DockerConfig: true}}
-	if o.registries != "" {
-		hosts, err := registry.ReadFile(o.registries)
-		if err != nil {
-			return nil, fmt.Errorf("--registry-config: %w", err)
-		}
-		cfg.Registries.Hosts = hosts
+	if o.registries == "" {
+		return cfg, nil
 	}
-	return images.Open(cfg)
+	hosts, err := registry.ReadFile(o.registries)
+	if err != nil {
+		return cfg, fmt.Errorf("--registry-config: %w", err)
+	}
+	cfg.Registries.Hosts = hosts
+	return cfg, nil
 }
 
 func newImagePullCommand() *cobra.Command {

@@ -57,7 +57,7 @@ func TestImageCommands(t *testing.T) {
 	} {
 		args := append([]string{"image"}, strings.Fields(strings.ReplaceAll(c.args, "DIR", dir))...)
 		var out, errs bytes.Buffer
-		code := run(t.Context(), args, &out, &errs)
+		code := run(t.Context(), programName, args, &out, &errs)
 		if said := out.String() + errs.String(); code != c.code || !strings.Contains(said, c.says) {
 			t.Errorf("%v: %d, %s; want %d and %q", args, code, said, c.code, c.says)
 		}

@@ -21,7 +21,7 @@ import (
 var version = "dev"
 
 func main() {
-	os.Exit(run(context.Background(), nameOf(os.Args), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), calledAs(os.Args), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // The program is called monoplane; as a plugin of kubectl, which a symlink of this name makes it, `kubectl monoplane`.
@@ -31,8 +31,8 @@ const (
 	pluginName  = "kubectl monoplane"
 )
 
-// nameOf returns what the user calls the program, by the name of the file that was started.
-func nameOf(args []string) string {
+// calledAs returns what the user calls the program, by the name of the file that was started.
+func calledAs(args []string) string {
 	if len(args) > 0 && strings.TrimSuffix(filepath.Base(args[0]), ".exe") == pluginFile {
 		return pluginName
 	}

@@ -35,7 +35,7 @@ func TestPlugin(t *testing.T) {
 		"kubectl-monoplane": "kubectl monoplane", "/home/jane/bin/kubectl-monoplane": "kubectl monoplane",
 		"kubectl-monoplane.exe": "kubectl monoplane",
 	} {
-		if got := nameOf([]string{file}); got != want {
+		if got := calledAs([]string{file}); got != want {
 			t.Errorf("%s is called %q, want %q", file, got, want)
 		}
 	}

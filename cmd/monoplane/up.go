@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,8 +15,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
-	"monoplane.dev/nodeagent/images"
-	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/runtime/ocinode"
 	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
@@ -27,7 +27,7 @@ type upOptions struct {
 	grpcListen      string
 	runtime         string
 	runtimeEndpoint string
-	imageDir        string
+	images          imageOptions
 	nodes           int
 	nodeName        string
 	nodeLabels      map[string]string
@@ -62,8 +62,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.runtime, "runtime", "host",
 		`what runs the pods: "oci" (containers of images, and of image "host"), "host" (processes of this machine, image `+
 			`"host"), "auto" (oci where this machine lets it, else host) or "fake" (none; for tests of controllers)`)
-	flags.StringVar(&o.imageDir, "image-dir", defaultImageDir(),
-		"directory with the images of the runtime oci, shared by the clusters of this user")
+	o.images.add(flags)
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "",
 		"socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
@@ -223,7 +222,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 	case o.runtimeEndpoint != "":
 		cfg.Runtime = monoplane.CRIRuntime(o.runtimeEndpoint)
 	case o.runtime == "host" || o.runtime == "auto" || o.runtime == "oci":
-		if cfg.Runtime, err = o.machineRuntime(stderr); err != nil {
+		if cfg.Runtime, err = o.machineRuntime(&cfg, stderr); err != nil {
 			return monoplane.Config{}, err
 		}
 	case o.runtime == "fake":
@@ -235,20 +234,30 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 }
 
 // machineRuntime chooses between containers of images and processes of this machine.
-func (o *upOptions) machineRuntime(stderr io.Writer) (monoplane.Runtime, error) {
+func (o *upOptions) machineRuntime(cfg *monoplane.Config, stderr io.Writer) (monoplane.Runtime, error) {
 	if o.runtime == "host" {
 		return monoplane.HostRuntime(), nil
 	}
-	err := monoplane.CanRunImages()
-	switch {
+	switch err := ocinode.Check(); {
 	case err == nil:
-		store := images.Config{Dir: o.imageDir, Registries: registry.Config{DockerConfig: true}}
-		return monoplane.OCIRuntime(store), nil
 	case o.runtime == "oci":
 		return nil, fmt.Errorf("--runtime=oci: %w", err)
+	default:
+		fmt.Fprintf(stderr, "Pods can have image \"host\" only (--runtime=host): %v\n", err)
+		return monoplane.HostRuntime(), nil
 	}
-	fmt.Fprintf(stderr, "Pods can have image \"host\" only (--runtime=host): %v\n", err)
-	return monoplane.HostRuntime(), nil
+	services, err := servicerange.ParseAddresses(o.serviceIPs)
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.images.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.ClusterCIDR = cmp.Or(cfg.ClusterCIDR, podrange.Default)
+	return ocinode.New(ocinode.Config{
+		Images: store, ServiceRanges: servicerange.Ranges{Addresses: services}.Prefixes(),
+	}), nil
 }
 
 // nameAudit gives the audit's level its name.

@@ -40,6 +40,9 @@ func (f Facts) apiFor(p *corev1.Pod) netip.AddrPort {
 	}
 	// A runtime that gives pods no network of their own leaves them the node's addresses.
 	onNode := p.GetSpec().GetHostNetwork() || first(f.PodIPs) == first(f.HostIPs)
+	if s := f.Content.APIService; s.IsValid() && !onNode {
+		return s
+	}
 	addr := at.Addr().Unmap()
 	switch {
 	case addr.IsUnspecified() && onNode:

@@ -29,6 +29,8 @@ type Content struct {
 	Services func() ([]*corev1.Service, error)
 	// API is where the API server listens; not valid when that is not known.
 	API netip.AddrPort
+	// APIService is where pods with a network of their own reach it, if it is valid.
+	APIService netip.AddrPort
 }
 
 // values reads what the variables of one container come from. Each object is looked up once.

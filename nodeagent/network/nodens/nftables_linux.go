@@ -158,3 +158,20 @@ func parse(buf []byte) (messages []netlink.Message, err error) {
 	}
 	return messages, nil
 }
+
+// Netfilter returns a connection to the netfilter of the node namespace, such as its connection tracking.
+func (n *Namespace) Netfilter() (*netlink.Conn, error) {
+	f, err := n.Netlink(n.work, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("netfilter of the node namespace: %w", err)
+	}
+	return netlink.NewConn(&connection{pipe{socket: f}}, nltest.PID), nil
+}
+
+// connection is a netlink.Socket over a pipe.
+type connection struct{ pipe }
+
+func (c *connection) Close() error                             { return c.socket.Close() }
+func (c *connection) Send(m netlink.Message) error             { return c.SendMessages([]netlink.Message{m}) }
+func (c *connection) Receive() ([]netlink.Message, error)      { return c.exchange(nil) }
+func (c *connection) SendMessages(all []netlink.Message) error { _, err := c.exchange(all); return err }

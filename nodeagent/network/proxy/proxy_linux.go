@@ -54,8 +54,8 @@ type Config struct {
 	// API is where the API server answers in the node namespace; the endpoints of the Service kubernetes when not valid.
 	API netip.AddrPort
 
-	// DNSService is the address of the Service kube-dns of namespace kube-system, which is made when it is missing; see
-	// ClusterDNS. Nothing is made when it is not valid.
+	// DNSService is the address of the Service kube-dns of namespace kube-system, which is made when it is missing.
+	// Nothing is made when it is not valid.
 	DNSService netip.Addr
 	// Packets and Listeners are the sockets on which names are answered, each bound to an address of the node namespace.
 	// Where the Service kube-dns has no selector, it leads to them.

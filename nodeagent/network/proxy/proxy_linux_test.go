@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 		Client: server.Controller("nodenetwork"), NodeName: "here", NFTables: w.ns.NFTables, Netfilter: w.ns.Netfilter,
 		PodRanges:  []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 		Resolver:   func() (resolvconf.Config, error) { return resolvconf.Config{}, nil },
-		DNSService: proxy.ClusterDNS(netip.MustParsePrefix("10.96.0.0/16")),
+		DNSService: netip.MustParseAddr("10.96.0.10"),
 		Ports:      func(p []proxy.Port) { w.ports <- p },
 	}
 	w.ns.Do(func() error {

@@ -17,10 +17,8 @@ import (
 
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/internal/datadir"
-	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/runtime/fake"
 	"monoplane.dev/nodeagent/runtime/host"
-	"monoplane.dev/nodeagent/runtime/oci/helper"
 	"monoplane.dev/nodeagent/runtime/stream"
 )
 
@@ -41,33 +39,14 @@ func serve(s server, logger *slog.Logger) (grpc.ClientConnInterface, func()) {
 	return in.Conn(inproc.Detached()), in.Stop
 }
 
-// Host makes the runtime that runs pods as processes of this machine, with its files in dir.
-func Host(dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
-	r, err := host.New(host.Config{Dir: dir, Logger: logger})
+// Host makes the runtime that runs pods as processes of this machine, and with cfg.OCI those of images too.
+func Host(cfg host.Config) (grpc.ClientConnInterface, func() error, error) {
+	r, err := host.New(cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("host runtime: %w", err)
+		return nil, nil, fmt.Errorf("the runtime: %w", err)
 	}
-	conn, stop := serve(r, logger)
+	conn, stop := serve(r, cfg.Logger)
 	return Streaming{conn, r}, func() error { stop(); return r.Close() }, nil
-}
-
-// OCI makes the runtime that runs images too, those of store, with its files in dir. Closing it closes the store. The
-// error says why images cannot be run here.
-func OCI(dir string, store *images.Store, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
-	program, err := helper.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := host.New(host.Config{Dir: dir, Logger: logger, OCI: &host.OCI{Helper: program, Images: store}})
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("oci runtime: %w", err), program.Close())
-	}
-	conn, stop := serve(r, logger)
-	closeAll := func() error {
-		stop()
-		return errors.Join(r.Close(), program.Close(), store.Close())
-	}
-	return Streaming{conn, r}, closeAll, nil
 }
 
 // Streaming is a connection to a runtime inside this process, with what CRI itself has only by way of a server.

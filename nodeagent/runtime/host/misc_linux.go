@@ -15,8 +15,8 @@ func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 		RuntimeApiVersion: "v1"}, nil
 }
 
-// Status implements CRI. The runtime is ready from New to Close; the network is the node's, and so always ready.
-func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+// Status implements CRI. The runtime is ready from New to Close.
+func (r *Runtime) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	info := map[string]string{subPathsInfo: "host_path"}
 	if ok, why := r.cgroups.Killable(); !ok {
 		info["cgroup"] = why
@@ -24,7 +24,7 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 	return &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: r.closing.Err() == nil},
-			{Type: runtimeapi.NetworkReady, Status: true},
+			r.networkReady(ctx),
 		}},
 		Info: info,
 		// Where views are refused, a pod that asks for one fails with the remedy.
@@ -40,13 +40,6 @@ func (r *Runtime) RuntimeConfig(
 	context.Context, *runtimeapi.RuntimeConfigRequest,
 ) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{}, nil
-}
-
-// UpdateRuntimeConfig implements CRI. There are no pod addresses to configure.
-func (r *Runtime) UpdateRuntimeConfig(
-	context.Context, *runtimeapi.UpdateRuntimeConfigRequest,
-) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
-	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
 // noServer refuses the calls of CRI that are answered with the address of a server: there is none.

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/runtime/oci"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
 	"monoplane.dev/nodeagent/runtime/stream"
 )
@@ -101,9 +102,11 @@ func (s *testImages) Usage(context.Context) (images.Usage, error) { return image
 // loopbackOnly is a network that gives sandboxes nothing but their loopback.
 type loopbackOnly struct{}
 
-func (loopbackOnly) Attach(
-	context.Context, string, string, *runtimeapi.PodSandboxConfig,
-) ([]netip.Addr, error) {
+func (loopbackOnly) Configure(context.Context, []netip.Prefix, []oci.Sandbox) error { return nil }
+
+func (loopbackOnly) Ready(context.Context) error { return nil }
+
+func (loopbackOnly) Attach(context.Context, oci.Sandbox) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/oci"
 )
 
 // addressesName is the file, in the directory of a sandbox, that holds its addresses.
@@ -86,8 +88,7 @@ func (r *Runtime) join(ctx context.Context, sb *sandbox, h *shimwire.HelloReply)
 	if !r.ownNetwork(sb.rec.config) {
 		return nil
 	}
-	at := fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID)
-	ips, err := r.oci.Network.Attach(ctx, sb.id, at, sb.rec.config)
+	ips, err := r.oci.Network.Attach(ctx, sb.networked())
 	if err != nil {
 		return errors.Join(fmt.Errorf("the pod's network: %w", err), r.oci.Network.Detach(ctx, sb.id))
 	}
@@ -102,6 +103,52 @@ func (r *Runtime) join(ctx context.Context, sb *sandbox, h *shimwire.HelloReply)
 	}
 	sb.ips = text // Nobody else knows the sandbox yet.
 	return nil
+}
+
+func (sb *sandbox) networked() oci.Sandbox {
+	return oci.Sandbox{ID: sb.id, Namespace: fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID), Config: sb.rec.config}
+}
+
+// UpdateRuntimeConfig implements CRI: the network is told the ranges of the pods' addresses. spec: NET-1
+func (r *Runtime) UpdateRuntimeConfig(
+	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	text := req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+	if r.oci == nil || r.oci.Network == nil || text == "" {
+		return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+	}
+	var ranges []netip.Prefix
+	for one := range strings.SplitSeq(text, ",") {
+		p, err := netip.ParsePrefix(one)
+		if err != nil {
+			return nil, badRequest("pod_cidr: %v", err)
+		}
+		ranges = append(ranges, p.Masked())
+	}
+	var existing []oci.Sandbox
+	r.mu.RLock()
+	for _, sb := range r.sandboxes {
+		if sb.shim.PID != 0 && !sb.isGone() && r.ownNetwork(sb.rec.config) {
+			existing = append(existing, sb.networked())
+		}
+	}
+	r.mu.RUnlock()
+	if err := r.oci.Network.Configure(ctx, ranges, existing); err != nil {
+		return nil, failed("the pod network: %v", err)
+	}
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}
+
+// networkReady is what Status tells of the network.
+func (r *Runtime) networkReady(ctx context.Context) *runtimeapi.RuntimeCondition {
+	c := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
+	if r.oci == nil || r.oci.Network == nil {
+		return c // the machine's is always there
+	}
+	if err := r.oci.Network.Ready(ctx); err != nil {
+		c.Status, c.Reason, c.Message = false, "NetworkPluginNotReady", err.Error()
+	}
+	return c
 }
 
 // loadAddresses reads the addresses of a sandbox.

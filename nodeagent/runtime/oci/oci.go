@@ -32,11 +32,24 @@ type Images interface {
 	Usage(ctx context.Context) (images.Usage, error)
 }
 
+// Sandbox is a sandbox with a network namespace of its own.
+type Sandbox struct {
+	ID string
+	// Namespace is the path of its network namespace, whose loopback is up.
+	Namespace string
+	Config    *runtimeapi.PodSandboxConfig
+}
+
 // Network connects sandboxes that have a network namespace of their own.
 type Network interface {
-	// Attach gives a sandbox its links and addresses, in which the first is the pod's address. Namespace is the path of
-	// its network namespace, whose loopback is up. Asked again for the same sandbox it returns what it has.
-	Attach(ctx context.Context, sandboxID, namespace string, config *runtimeapi.PodSandboxConfig) ([]netip.Addr, error)
+	// Configure is told the ranges of the node's pod addresses, at most one of each family, and which sandboxes there
+	// are. It may be told the same again.
+	Configure(ctx context.Context, ranges []netip.Prefix, existing []Sandbox) error
+	// Ready returns why sandboxes cannot be connected; nil if they can. It is asked every few seconds.
+	Ready(ctx context.Context) error
+	// Attach gives a sandbox its links and addresses, in which the first is the pod's address. Asked again for the same
+	// sandbox it returns what it has.
+	Attach(ctx context.Context, s Sandbox) ([]netip.Addr, error)
 	// Detach gives back what Attach has given. It is no error if there is nothing.
 	Detach(ctx context.Context, sandboxID string) error
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // notCarried is said to who makes a Service that needs an address of its own.
-const notCarried = "spec.clusterIP: traffic to cluster IPs, node ports and external addresses is not carried in " +
-	"this version; headless services (clusterIP: None) and their endpoints are complete"
+const notCarried = "spec.clusterIP: traffic to cluster IPs, node ports and external addresses is carried only where " +
+	"pods have a network of their own (--runtime=oci, as root); headless services (clusterIP: None) are complete anyway"
 
 // warn says what is odd about a Service, and what has no effect. Live is nil for a new one.
 func warn(ctx context.Context, o, live *corev1.Service) {

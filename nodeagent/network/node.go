@@ -1,0 +1,21 @@
+package network
+
+import (
+	"net/netip"
+
+	"monoplane.dev/client"
+)
+
+// Node is what the network of a node is told of it and of its cluster, to carry traffic to Services.
+type Node struct {
+	// Name is the node's.
+	Name string
+	// Client acts as system:controller:nodenetwork.
+	Client *client.Client
+	// ClusterDomain is the domain of the cluster's names.
+	ClusterDomain string
+	// DNS is the cluster IP at which pods find names.
+	DNS netip.Addr
+	// API is where the machine reaches the API server; not valid where it has no listener.
+	API netip.AddrPort
+}

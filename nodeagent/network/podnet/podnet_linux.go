@@ -1,0 +1,216 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/nodens"
+	"monoplane.dev/nodeagent/runtime/oci"
+)
+
+// ErrNoRanges says that the node has not been told yet which addresses its pods may have.
+var ErrNoRanges = errors.New("the node has no range of addresses for its pods yet (spec.podCIDRs)")
+
+// Config is what New takes.
+type Config struct {
+	// Cluster tells the network from those of other clusters and nodes of this machine; see nodens.Config.
+	Cluster string
+	// Dir holds the register of the addresses and the state of the node namespace. It is made with mode 0700 where it is
+	// missing.
+	Dir string
+	// ServiceRanges are what cluster IPs come from.
+	ServiceRanges []netip.Prefix
+	// Rootless has the node namespace made as without root; processes that are not root do that anyway.
+	Rootless bool
+	// Log takes what is repaired and what goes wrong later. Required.
+	Log *slog.Logger
+}
+
+func (c Config) namespace(ranges []netip.Prefix) nodens.Config {
+	return nodens.Config{Cluster: c.Cluster, Dir: c.Dir, PodRanges: ranges, ServiceRanges: c.ServiceRanges,
+		Rootless: c.Rootless, Log: c.Log}
+}
+
+// Network is the network of one node. It is an oci.Network; its methods may be called concurrently.
+type Network struct {
+	cfg Config
+
+	mu sync.Mutex
+	// ranges are what the node was told, empty before.
+	ranges []netip.Prefix
+	// broken says why there is no namespace; nil while there is one.
+	broken  error
+	network *network.Network
+	// connected are the sandboxes that have addresses.
+	connected map[string]oci.Sandbox
+	// changed is closed, and made anew, when namespace has changed.
+	changed chan struct{}
+}
+
+// New returns a network that connects nothing before Configure.
+func New(cfg Config) *Network {
+	return &Network{cfg: cfg, broken: ErrNoRanges, connected: map[string]oci.Sandbox{}, changed: make(chan struct{})}
+}
+
+// Configure makes the network with the ranges of the node, one of each family. Existing are the sandboxes that there
+// are: they are connected as they were, what others have is given back. Told the same again, it does nothing. spec:
+// NET-1
+func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing []oci.Sandbox) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case len(ranges) == 0:
+		return nil
+	case slices.Equal(ranges, n.ranges) && n.broken == nil:
+		return nil
+	case len(n.ranges) > 0 && !slices.Equal(ranges, n.ranges):
+		return fmt.Errorf("the node's pods have addresses of %v, which cannot be changed to %v while it runs", n.ranges, ranges)
+	}
+	n.ranges = slices.Clone(ranges)
+	for _, s := range existing {
+		n.connected[s.ID] = s
+	}
+	return n.open(ctx)
+}
+
+// open makes the namespace, or finds it, and connects what is to be connected. n.mu is held.
+func (n *Network) open(ctx context.Context) (err error) {
+	defer func() {
+		n.broken = err
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}()
+	if n.network != nil {
+		err := n.network.Close()
+		if n.network = nil; err != nil {
+			n.cfg.Log.Warn("the node namespace that is gone cannot be let go of", "error", err)
+		}
+	}
+	if err := os.MkdirAll(n.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("the directory of the pod network: %w", err)
+	}
+	made, err := network.Open(ctx, n.cfg.namespace(n.ranges))
+	if err != nil {
+		return err
+	}
+	n.network = made
+	if err := made.Retain(ctx, func(id string) bool { _, is := n.connected[id]; return is }); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(n.connected)) {
+		s := n.connected[id]
+		if _, err := made.Attach(ctx, s.ID, s.Namespace, s.Config); err != nil {
+			// The others have a right to theirs, and this one may have ended meanwhile.
+			n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
+		}
+	}
+	return nil
+}
+
+// Ready returns why pods cannot be connected, and mends what it can: it is asked with every heartbeat.
+func (n *Network) Ready(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.ranges) == 0 {
+		return ErrNoRanges
+	}
+	if n.network != nil && n.broken == nil {
+		err := n.network.Namespace().Alive(ctx)
+		if err == nil || ctx.Err() != nil {
+			return nil // it may be slow; who connects a sandbox waits for it
+		}
+		n.cfg.Log.Warn("the node namespace is gone and is made anew", "reason", err)
+	}
+	return n.open(ctx)
+}
+
+// Attach implements oci.Network.
+func (n *Network) Attach(ctx context.Context, s oci.Sandbox) ([]netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.network == nil {
+		return nil, n.broken
+	}
+	all, err := n.network.Attach(ctx, s.ID, s.Namespace, s.Config)
+	if err == nil {
+		n.connected[s.ID] = s
+	}
+	return all, err
+}
+
+// Detach implements oci.Network.
+func (n *Network) Detach(ctx context.Context, sandboxID string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.connected, sandboxID)
+	if n.network == nil {
+		return nil // Configure gives back what is nobody's
+	}
+	return n.network.Detach(ctx, sandboxID)
+}
+
+// Serve calls f with the node namespace whenever it has been made, with a context that ends when the namespace is to be
+// used no more, until ctx ends. When f fails it is called again after a second.
+func (n *Network) Serve(
+	ctx context.Context, f func(ctx context.Context, ns *nodens.Namespace, ranges []netip.Prefix) error,
+) error {
+	for ctx.Err() == nil {
+		n.mu.Lock()
+		open, ranges, changed := n.network, n.ranges, n.changed
+		if n.broken != nil {
+			open = nil
+		}
+		n.mu.Unlock()
+		if open == nil {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		session, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- f(session, open.Namespace(), ranges) }()
+		select {
+		case <-changed:
+			cancel()
+			<-done
+		case err := <-done:
+			cancel()
+			if ctx.Err() == nil {
+				n.cfg.Log.Warn("the network of Services stopped, and begins again", "error", err)
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// Close lets go of the node namespace, which goes on and is found by the next New.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.network == nil {
+		return nil
+	}
+	err := n.network.Close()
+	n.network, n.broken = nil, errors.New("the network is closed")
+	return err
+}
+
+// Remove takes away all that the network of a directory has on this machine, when no sandbox is left.
+func Remove(ctx context.Context, cfg Config) error {
+	return network.Remove(ctx, cfg.namespace(nil))
+}

@@ -1,0 +1,103 @@
+package ocinode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/podnet"
+	"monoplane.dev/nodeagent/runtime/connect"
+	"monoplane.dev/nodeagent/runtime/host"
+	"monoplane.dev/nodeagent/runtime/oci"
+	"monoplane.dev/nodeagent/runtime/oci/helper"
+)
+
+// Runtime is the runtime of one node. It is a monoplane.Runtime.
+type Runtime struct {
+	cfg Config
+
+	mu      sync.Mutex
+	network *podnet.Network // nil where pods use the machine's
+}
+
+// New returns a runtime that does nothing before Open.
+func New(cfg Config) *Runtime { return &Runtime{cfg: cfg} }
+
+// Check returns why images cannot be run on this machine by this user; nil if they can.
+func Check() error { return helper.Check() }
+
+// Simulated reports that pods have processes.
+func (*Runtime) Simulated() bool { return false }
+
+// HasNetwork tells whether pods get a network of their own.
+func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork && os.Geteuid() == 0 }
+
+// NetworkDir is where the network of a node whose directory is given has its state.
+func NetworkDir(dir string) string { return filepath.Join(dir, "network") }
+
+// Open makes the runtime of a node in dir. The returned function closes it; pods and their network go on.
+func (r *Runtime) Open(
+	_ context.Context, _, dir string, logger *slog.Logger,
+) (grpc.ClientConnInterface, func() error, error) {
+	program, err := helper.Open()
+	if err != nil {
+		return nil, nil, fmt.Errorf("images: %w", err)
+	}
+	stored := r.cfg.Images
+	stored.Log = logger
+	store, err := images.Open(stored)
+	if err != nil {
+		return nil, nil, errors.Join(err, program.Close())
+	}
+	with := &host.OCI{Helper: program, Images: store}
+	closeNetwork := func() error { return nil }
+	if r.HasNetwork() {
+		n := podnet.New(r.networkConfig(dir, logger))
+		r.mu.Lock()
+		r.network = n
+		r.mu.Unlock()
+		with.Network, closeNetwork = n, n.Close
+	}
+	conn, closeRuntime, err := connect.Host(host.Config{Dir: filepath.Join(dir, "pods"), Logger: logger, OCI: with})
+	if err != nil {
+		return nil, nil, errors.Join(err, closeNetwork(), program.Close(), store.Close())
+	}
+	return conn, func() error {
+		return errors.Join(closeRuntime(), closeNetwork(), program.Close(), store.Close())
+	}, nil
+}
+
+func (r *Runtime) networkConfig(dir string, logger *slog.Logger) podnet.Config {
+	return podnet.Config{Cluster: dir, Dir: NetworkDir(dir), ServiceRanges: r.cfg.ServiceRanges, Log: logger}
+}
+
+// ServeNetwork carries traffic to Services and answers names until ctx ends. It returns at once where pods use the
+// machine's network.
+func (r *Runtime) ServeNetwork(ctx context.Context, node network.Node, logger *slog.Logger) error {
+	r.mu.Lock()
+	n := r.network
+	r.mu.Unlock()
+	if n == nil {
+		return nil
+	}
+	s := &session{node: node, log: logger}
+	return n.Serve(ctx, s.run)
+}
+
+// Down takes away what the network of a node has on this machine, when no pod is left.
+func (r *Runtime) Down(ctx context.Context, dir string, logger *slog.Logger) error {
+	if !r.HasNetwork() {
+		return nil
+	}
+	return podnet.Remove(ctx, r.networkConfig(dir, logger))
+}
+
+var _ oci.Network = (*podnet.Network)(nil)

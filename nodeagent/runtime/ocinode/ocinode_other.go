@@ -1,0 +1,31 @@
+//go:build !linux
+
+package ocinode
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	"monoplane.dev/nodeagent/runtime/oci/helper"
+)
+
+// Runtime exists on Linux only.
+type Runtime struct{}
+
+// New returns a runtime that cannot be opened.
+func New(Config) *Runtime { return &Runtime{} }
+
+// Check returns why images cannot be run here.
+func Check() error { return helper.Check() }
+
+// Simulated reports that pods have processes.
+func (*Runtime) Simulated() bool { return false }
+
+// Open fails.
+func (*Runtime) Open(
+	context.Context, string, string, *slog.Logger,
+) (grpc.ClientConnInterface, func() error, error) {
+	return nil, nil, helper.Check()
+}

@@ -1,0 +1,116 @@
+package ocinode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/nodens"
+	"monoplane.dev/nodeagent/network/proxy"
+)
+
+const dnsPort = 53
+
+// session is what goes on in a node namespace while that is the node's.
+type session struct {
+	node network.Node
+	log  *slog.Logger
+}
+
+// run serves Services, names and the API in a node namespace until ctx ends.
+func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.Prefix) error {
+	group, ctx := errgroup.WithContext(ctx)
+	cfg := proxy.Config{
+		Client: s.node.Client, NodeName: s.node.Name, ClusterDomain: s.node.ClusterDomain, DNSService: s.node.DNS,
+		NFTables: ns.NFTables, Netfilter: ns.Netfilter, PodRanges: ranges, Logger: s.log,
+	}
+	defer func() {
+		for _, p := range cfg.Packets {
+			_ = p.Close()
+		}
+		for _, l := range cfg.Listeners {
+			_ = l.Close()
+		}
+	}()
+	for _, r := range ranges {
+		own, _ := nodens.NodeAddresses(r)
+		packets, err := ns.ListenPacket(ctx, netip.AddrPortFrom(own, dnsPort))
+		if err != nil {
+			return fmt.Errorf("names cannot be answered on %s: %w", own, err)
+		}
+		cfg.Packets = append(cfg.Packets, packets)
+		listener, err := ns.Listen(ctx, netip.AddrPortFrom(own, dnsPort))
+		if err != nil {
+			return fmt.Errorf("names cannot be answered on %s: %w", own, err)
+		}
+		cfg.Listeners = append(cfg.Listeners, listener)
+	}
+	if s.node.API.IsValid() {
+		own, _ := nodens.NodeAddresses(ranges[0])
+		cfg.API = netip.AddrPortFrom(own, s.node.API.Port())
+		listener, err := ns.Listen(ctx, cfg.API)
+		if err != nil {
+			return fmt.Errorf("the API cannot be reached from pods at %s: %w", cfg.API, err)
+		}
+		group.Go(func() error { return forward(ctx, listener, s.node.API) })
+	}
+	ports := newPorts(ctx, ns, ranges, s.log)
+	defer ports.close()
+	cfg.Ports = ports.want
+	p, err := proxy.New(cfg)
+	if err == nil {
+		group.Go(func() error { return p.Run(ctx) })
+		group.Go(func() error { return ports.run(ctx) })
+		err = group.Wait()
+	}
+	return err
+}
+
+// forward passes connections on to an address of the machine, until ctx ends.
+func forward(ctx context.Context, from net.Listener, to netip.AddrPort) error {
+	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
+	defer stop()
+	var open sync.WaitGroup
+	defer open.Wait()
+	for {
+		in, err := from.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return ctx.Err()
+			}
+			return err
+		}
+		open.Go(func() { pass(ctx, in, to) })
+	}
+}
+
+// pass copies both ways until both sides have said all, or ctx ends.
+func pass(ctx context.Context, in net.Conn, to netip.AddrPort) {
+	defer in.Close()
+	var d net.Dialer
+	out, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	stop := context.AfterFunc(ctx, func() { in.Close(); out.Close() })
+	defer stop()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[1], way[0])
+			if half, ok := way[1].(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
+		})
+	}
+	both.Wait()
+}
