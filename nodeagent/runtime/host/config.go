@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"os"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"monoplane.dev/nodeagent/runtime/oci"
 )
 
@@ -37,8 +39,9 @@ type Config struct {
 type OCI struct {
 	// Helper is the program that makes them (package oci/helper). The runtime does not close it. Required.
 	Helper *os.File
-	// Images is the store of images. Required.
-	Images oci.Images
+	// Images is the store of images, and Service what CRI is answered of it. Required.
+	Images  oci.Images
+	Service runtimeapi.ImageServiceServer
 	// Network connects the pods that do not use the machine's network. Nil leaves them on that.
 	Network oci.Network
 }

@@ -27,66 +27,67 @@ func hostImage() *runtimeapi.Image {
 
 // ListImages implements CRI.
 func (r *Runtime) ListImages(
-	_ context.Context, req *runtimeapi.ListImagesRequest,
+	ctx context.Context, req *runtimeapi.ListImagesRequest,
 ) (*runtimeapi.ListImagesResponse, error) {
 	f := req.GetFilter().GetImage()
-	if f.GetImage() != "" && imageOf(f) == ImageName {
-		return &runtimeapi.ListImagesResponse{Images: []*runtimeapi.Image{hostImage()}}, nil
+	out := &runtimeapi.ListImagesResponse{}
+	if r.oci != nil && imageOf(f) != ImageName {
+		var err error
+		if out, err = r.oci.Service.ListImages(ctx, req); err != nil {
+			return nil, err
+		}
 	}
-	list, err := r.listImages(f.GetImage())
-	if err != nil {
-		return nil, err
+	if name := imageOf(f); name == "" || name == ImageName {
+		out.Images = append(out.Images, hostImage())
 	}
-	if f.GetImage() == "" {
-		list = append(list, hostImage())
-	}
-	return &runtimeapi.ListImagesResponse{Images: list}, nil
+	return out, nil
 }
 
-// ImageStatus implements CRI. Images other than "host" are absent, which is no error.
+// ImageStatus implements CRI. An image that is absent is no error.
 func (r *Runtime) ImageStatus(
-	_ context.Context, req *runtimeapi.ImageStatusRequest,
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
-	if imageOf(req.GetImage()) != ImageName {
-		return r.imageStatus(req.GetImage().GetImage())
+	switch {
+	case imageOf(req.GetImage()) == ImageName:
+		return &runtimeapi.ImageStatusResponse{Image: hostImage()}, nil
+	case r.oci == nil:
+		return &runtimeapi.ImageStatusResponse{}, nil
 	}
-	return &runtimeapi.ImageStatusResponse{Image: hostImage()}, nil
+	return r.oci.Service.ImageStatus(ctx, req)
 }
 
 // PullImage implements CRI. There is nothing to pull for "host", from anywhere.
 func (r *Runtime) PullImage(
 	ctx context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {
-	if name := imageOf(req.GetImage()); name != ImageName {
-		if r.oci == nil {
-			return nil, noSuchImage(name)
-		}
-		return r.pull(ctx, req)
+	switch name := imageOf(req.GetImage()); {
+	case name == ImageName:
+		return &runtimeapi.PullImageResponse{ImageRef: ImageName}, nil
+	case r.oci == nil:
+		return nil, noSuchImage(name)
 	}
-	return &runtimeapi.PullImageResponse{ImageRef: ImageName}, nil
+	return r.oci.Service.PullImage(ctx, req)
 }
 
 // RemoveImage implements CRI. The image "host" cannot be removed; asking for it changes nothing.
 func (r *Runtime) RemoveImage(
 	ctx context.Context, req *runtimeapi.RemoveImageRequest,
 ) (*runtimeapi.RemoveImageResponse, error) {
-	if r.oci != nil && imageOf(req.GetImage()) != ImageName {
-		return r.removeImage(ctx, req.GetImage().GetImage())
+	if r.oci == nil || imageOf(req.GetImage()) == ImageName {
+		return &runtimeapi.RemoveImageResponse{}, nil
 	}
-	return &runtimeapi.RemoveImageResponse{}, nil
+	return r.oci.Service.RemoveImage(ctx, req)
 }
 
 // ImageFsInfo implements CRI. The image "host" takes no room.
 func (r *Runtime) ImageFsInfo(
-	ctx context.Context, _ *runtimeapi.ImageFsInfoRequest,
+	ctx context.Context, req *runtimeapi.ImageFsInfoRequest,
 ) (*runtimeapi.ImageFsInfoResponse, error) {
-	used, err := r.imageUsage(ctx)
-	if err != nil {
-		return nil, err
+	if r.oci != nil {
+		return r.oci.Service.ImageFsInfo(ctx, req)
 	}
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 		Timestamp: now(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.dir},
-		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(used.Bytes)},
-		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(used.Inodes)},
+		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{},
 	}}}, nil
 }

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/runtime/oci"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
 	"monoplane.dev/nodeagent/runtime/stream"
@@ -128,7 +129,7 @@ func withImages(t testing.TB) func(*Config) {
 	t.Cleanup(func() { program.Close() })
 	store := newTestImages(t)
 	return func(cfg *Config) {
-		cfg.OCI = &OCI{Helper: program, Images: store, Network: loopbackOnly{}}
+		cfg.OCI = &OCI{Helper: program, Images: store, Service: cri.New(store, nil), Network: loopbackOnly{}}
 	}
 }
 

@@ -14,22 +14,14 @@ import (
 
 // Images is a store of images; *images.Store is one.
 type Images interface {
-	// Pull gets an image from its registry.
-	Pull(ctx context.Context, reference string, opts images.PullOptions) (images.Image, error)
 	// Image finds an image by a tag, a name with a digest, or an id; images.ErrNotFound if there is none.
 	Image(reference string) (images.Image, error)
-	// List returns all images.
-	List() ([]images.Image, error)
-	// Remove removes a tag or an image.
-	Remove(ctx context.Context, reference string) error
 	// Mountable makes what a container's root is to be mounted of. Asked again it returns what is there.
 	Mountable(ctx context.Context, req images.RootRequest) (images.Root, error)
 	// Release removes what Mountable has made. It is no error if there is nothing.
 	Release(ctx context.Context, id string) error
 	// RootUsage returns what a container has written.
 	RootUsage(ctx context.Context, id string) (images.Usage, error)
-	// Usage returns what images take.
-	Usage(ctx context.Context) (images.Usage, error)
 }
 
 // Sandbox is a sandbox with a network namespace of its own.

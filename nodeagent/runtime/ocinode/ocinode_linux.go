@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/podnet"
 	"monoplane.dev/nodeagent/runtime/connect"
@@ -57,7 +58,7 @@ func (r *Runtime) Open(
 	if err != nil {
 		return nil, nil, errors.Join(err, program.Close())
 	}
-	with := &host.OCI{Helper: program, Images: store}
+	with := &host.OCI{Helper: program, Images: store, Service: cri.New(store, nil)}
 	closeNetwork := func() error { return nil }
 	if r.HasNetwork() {
 		n := podnet.New(r.networkConfig(dir, logger))
