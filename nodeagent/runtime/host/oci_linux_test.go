@@ -1,13 +1,19 @@
 package host
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
-	"errors"
+	"crypto/sha256"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,84 +27,76 @@ import (
 	"monoplane.dev/nodeagent/runtime/stream"
 )
 
-// testImages is a store with one image, busybox, whose one layer is a directory.
-type testImages struct {
-	dir   string
-	image images.Image
-
-	mu    sync.Mutex
-	roots map[string]images.Root
-}
-
 const testImage = "example.com/busybox:1"
 
-func newTestImages(t testing.TB) *testImages {
+// newTestImages returns a store with one image, of busybox.
+func newTestImages(t testing.TB) *images.Store {
 	t.Helper()
-	s := &testImages{dir: t.TempDir(), roots: map[string]images.Root{}}
-	for _, d := range []string{"layer/bin", "layer/etc", "layer/tmp", "layer/data", "layer/home"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 	program, err := os.ReadFile("/bin/busybox")
 	if err != nil {
 		t.Skip("busybox-static is not installed (make deps)")
 	}
-	for name, content := range map[string]string{
+	store, err := images.Open(images.Config{Dir: filepath.Join(t.TempDir(), "images")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if _, err := store.Load(t.Context(), bytes.NewReader(busyboxArchive(t, program))); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// busyboxArchive is an archive as docker save writes it.
+func busyboxArchive(t testing.TB, program []byte) []byte {
+	t.Helper()
+	var headers []tar.Header
+	for _, d := range []string{"bin", "etc", "tmp", "data", "home"} {
+		headers = append(headers, tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: 0o755})
+	}
+	contents := map[string]string{
 		"bin/busybox": string(program), "etc/passwd": "root:x:0:0::/:/bin/sh\nweb:x:33:34::/home:/bin/sh\n",
 		"etc/group": "root:x:0:\nweb:x:34:\nextra:x:77:web\n", "data/file": "from the image\n",
-	} {
-		if err := os.WriteFile(filepath.Join(s.dir, "layer", name), []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		headers = append(headers, tar.Header{Name: name, Mode: 0o755})
 	}
 	for _, applet := range strings.Fields("sh cat echo sleep true false id ls ps kill touch mkdir rm mount hostname " +
 		"env wc head grep stty tty test sync nc dd mknod readlink ip") {
-		if err := os.Symlink("busybox", filepath.Join(s.dir, "layer/bin", applet)); err != nil {
+		headers = append(headers, tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"})
+	}
+	layer := archive(t, headers, contents)
+	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"Env":["FROM_IMAGE=yes"],`+
+		`"Cmd":["/bin/sh","-c","echo default"]},"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`,
+		runtime.GOARCH, sha256.Sum256(layer))
+	return archive(t, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "layer.tar"}}, map[string]string{
+		"manifest.json": `[{"Config":"config.json","RepoTags":["` + testImage + `"],"Layers":["layer.tar"]}]`,
+		"config.json":   config, "layer.tar": string(layer),
+	})
+}
+
+// archive writes a tar of the headers, each with its content.
+func archive(t testing.TB, headers []tar.Header, contents map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		h.Size = int64(len(contents[h.Name]))
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(contents[h.Name])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.image = images.Image{ID: "sha256:" + strings.Repeat("ab", 32), Tags: []string{testImage},
-		Config: images.RunConfig{Env: []string{"FROM_IMAGE=yes"}, Cmd: []string{"/bin/sh", "-c", "echo default"}}}
-	return s
-}
-
-func (s *testImages) Pull(context.Context, string, images.PullOptions) (images.Image, error) {
-	return s.image, nil
-}
-
-func (s *testImages) Image(reference string) (images.Image, error) {
-	if reference == testImage || reference == s.image.ID {
-		return s.image, nil
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
-	return images.Image{}, images.ErrNotFound
+	return b.Bytes()
 }
-
-func (s *testImages) List() ([]images.Image, error) { return []images.Image{s.image}, nil }
-
-func (s *testImages) Remove(context.Context, string) error { return nil }
-
-func (s *testImages) Mountable(_ context.Context, req images.RootRequest) (images.Root, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	dir := filepath.Join(s.dir, "roots", req.ID)
-	r := images.Root{ID: req.ID, Dir: dir, Lower: []string{filepath.Join(s.dir, "layer")},
-		Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
-	s.roots[req.ID] = r
-	return r, errors.Join(os.MkdirAll(r.Upper, 0o755), os.MkdirAll(r.Work, 0o755))
-}
-
-func (s *testImages) Release(_ context.Context, id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.roots, id)
-	return os.RemoveAll(filepath.Join(s.dir, "roots", id))
-}
-
-func (s *testImages) RootUsage(context.Context, string) (images.Usage, error) {
-	return images.Usage{}, nil
-}
-func (s *testImages) Usage(context.Context) (images.Usage, error) { return images.Usage{}, nil }
 
 // loopbackOnly is a network that gives sandboxes nothing but their loopback.
 type loopbackOnly struct{}
