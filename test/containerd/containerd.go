@@ -132,7 +132,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return nil
 	}
 	archive := filepath.Join(d.dir, "images.tar")
-	if err := writeImages(archive); err != nil {
+	if err := WriteImages(archive); err != nil {
 		return err
 	}
 	if out, err := d.Ctr("images", "import", archive); err != nil {

@@ -96,8 +96,8 @@ func Box() (layer, config []byte, err error) {
 	return layer, config, err
 }
 
-// writeImages writes an archive of the images, such as `docker save` makes.
-func writeImages(path string) error {
+// WriteImages writes an archive of the images, such as `docker save` makes.
+func WriteImages(path string) error {
 	layer, err := boxLayer()
 	if err != nil {
 		return err
