@@ -3,7 +3,7 @@
 //
 // Compile is pure: of a Service, its slices and what the node is like it makes the Rules of that Service. An Applier
 // keeps the rules of all Services and makes the kernel's table say the same: it computes what differs, and changes it
-// in one transaction, whose cost does not depend on how many Services there are. What a batch needs that does not fit
+// in one transaction, whose size does not depend on how many Services there are. What a batch needs that does not fit
 // into one transaction is ordered so that no address ever leads to something that is not there.
 //
 // What it guarantees:
