@@ -148,7 +148,8 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	g.Go(func() (err error) {
 		path := filepath.Join(c.cfg.DataDir, "pki")
 		if c.sockets.Any() {
-			p.bundle, err = pki.Ensure(path, pki.Options{Names: append(c.sockets.Names(), c.serviceNames()...), Logger: c.cfg.Logger})
+			names := append(c.sockets.Names(), c.serviceNames()...)
+			p.bundle, err = pki.Ensure(path, pki.Options{Names: names, Logger: c.cfg.Logger})
 			if err != nil {
 				return err
 			}

@@ -240,7 +240,7 @@ func TestServicesWarn(t *testing.T) {
 			return err
 		})
 	}
-	if text := create(newService("a")); !strings.Contains(text, "is not carried") {
+	if text := create(newService("a")); !strings.Contains(text, "is carried only where") {
 		t.Errorf("of a cluster IP: %q", text)
 	}
 	if text := create(newService("b", at("None"))); text != "" {

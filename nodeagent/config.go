@@ -60,8 +60,8 @@ type Config struct {
 	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none
 	// when it is not valid.
 	APIServer netip.AddrPort
-	// APIService is where pods with a network of their own reach it: the Service kubernetes. Not valid where no traffic to
-	// Services is carried.
+	// APIService is where pods with a network of their own reach it: the Service kubernetes. Not valid where no traffic
+	// to Services is carried.
 	APIService netip.AddrPort
 	// ClusterDomain is the domain of the names of pods and Services; cluster.local when empty.
 	ClusterDomain string

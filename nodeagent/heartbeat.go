@@ -181,8 +181,8 @@ func (a *Agent) LookAtNode() {
 	}
 }
 
-// watchNode looks at the Node when it is deleted, and when it is given the ranges of its pods' addresses. spec: NODE-7,
-// NET-1
+// watchNode looks at the Node when it is deleted, and when it is given the ranges of its pods' addresses. spec:
+// NODE-7, NET-1
 func (a *Agent) watchNode(ctx context.Context) error {
 	nodes := cache.New(cache.Config[*corev1.Node]{
 		Source:        cache.Watch(a.cfg.Client.Nodes.Watch),

@@ -86,7 +86,7 @@ func missing(s *runtimeapi.RuntimeStatus) string {
 	return "the container runtime is not ready: " + strings.Join(all, ", ")
 }
 
-// tellRanges tells the runtime the ranges of the pods' addresses that the node was given, if it does not know them yet:
+// tellRanges tells the runtime the ranges of the pods' addresses that the node was given, if it does not know them:
 // a runtime that gives pods addresses of its own is not ready before. spec: NET-1
 func (a *Agent) tellRanges(ctx context.Context, node *corev1.Node) {
 	ranges := strings.Join(node.GetSpec().GetPodCIDRs(), ",")

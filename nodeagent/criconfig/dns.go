@@ -19,8 +19,8 @@ const (
 )
 
 // DNS returns how the pod resolves names, and what of that had to be left out, in sentences. The policy says what it
-// begins with: the cluster's resolver, the node's, or nothing; dnsConfig adds to it. Where the cluster has no resolver,
-// or the pod the node's network and not ClusterFirstWithHostNet, ClusterFirst means the node's. spec: LIFE-8
+// begins with: the cluster's resolver, the node's, or nothing; dnsConfig adds to it. Where the cluster has no
+// resolver, or the pod the node's network and not ClusterFirstWithHostNet, ClusterFirst means the node's. spec: LIFE-8
 func DNS(p *corev1.Pod, f Facts) (config *runtimeapi.DNSConfig, left []string) {
 	config = &runtimeapi.DNSConfig{}
 	switch policy := p.GetSpec().GetDnsPolicy(); {

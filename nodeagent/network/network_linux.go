@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -48,7 +49,7 @@ func Open(ctx context.Context, cfg nodens.Config) (*Network, error) {
 	}
 	n := &Network{namespace: namespace, register: register}
 	if err := n.adopt(ctx); err != nil {
-		return nil, fmt.Errorf("%w (close: %v)", err, namespace.Close())
+		return nil, errors.Join(err, namespace.Close())
 	}
 	return n, nil
 }

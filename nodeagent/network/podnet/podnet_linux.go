@@ -73,7 +73,8 @@ func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing
 	case slices.Equal(ranges, n.ranges) && n.broken == nil:
 		return nil
 	case len(n.ranges) > 0 && !slices.Equal(ranges, n.ranges):
-		return fmt.Errorf("the node's pods have addresses of %v, which cannot be changed to %v while it runs", n.ranges, ranges)
+		return fmt.Errorf("the node's pods have addresses of %v, which cannot be changed to %v while it runs", n.ranges,
+			ranges)
 	}
 	n.ranges = slices.Clone(ranges)
 	for _, s := range existing {
@@ -158,8 +159,8 @@ func (n *Network) Detach(ctx context.Context, sandboxID string) error {
 	return n.network.Detach(ctx, sandboxID)
 }
 
-// Serve calls f with the node namespace whenever it has been made, with a context that ends when the namespace is to be
-// used no more, until ctx ends. When f fails it is called again after a second.
+// Serve calls f with the node namespace whenever it has been made, with a context that ends when the namespace is to
+// be used no more, until ctx ends. When f fails it is called again after a second.
 func (n *Network) Serve(
 	ctx context.Context, f func(ctx context.Context, ns *nodens.Namespace, ranges []netip.Prefix) error,
 ) error {
@@ -183,7 +184,7 @@ func (n *Network) Serve(
 		select {
 		case <-changed:
 			cancel()
-			<-done
+			_ = <-done // it was told to end
 		case err := <-done:
 			cancel()
 			if ctx.Err() == nil {

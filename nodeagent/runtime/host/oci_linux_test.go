@@ -69,7 +69,8 @@ func busyboxArchive(t testing.TB, program []byte) []byte {
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"Env":["FROM_IMAGE=yes"],`+
 		`"Cmd":["/bin/sh","-c","echo default"]},"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`,
 		runtime.GOARCH, sha256.Sum256(layer))
-	return archive(t, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "layer.tar"}}, map[string]string{
+	files := []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "layer.tar"}}
+	return archive(t, files, map[string]string{
 		"manifest.json": `[{"Config":"config.json","RepoTags":["` + testImage + `"],"Layers":["layer.tar"]}]`,
 		"config.json":   config, "layer.tar": string(layer),
 	})
