@@ -56,9 +56,9 @@ func (m *machine) program(t *testing.T, path string) string {
 	return script
 }
 
-// TestRootImagesAndNetwork runs a Deployment of an image without a container engine: its pods have addresses, a Service
-// leads to them from pods by its name and from the machine by its port, also while the server is dead, and nothing of
-// the network is left after down.
+// TestRootImagesAndNetwork runs a Deployment of an image without a container engine: its pods have addresses, a
+// Service leads to them from pods by its name and from the machine by its port, also while the server is dead, and
+// nothing of the network is left after down.
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootImagesAndNetwork(t *testing.T) {
@@ -137,7 +137,8 @@ func TestRootImagesAndNetwork(t *testing.T) {
 	ask(inPod, "web.default.svc.cluster.local 80")
 	ask(onMachine, ip+" 80")
 	ask(onMachine, "127.0.0.1 "+port)
-	if out := inPod("nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open"); out != "open\n" {
+	const api = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open"
+	if out := inPod(api); out != "open\n" {
 		t.Errorf("the API from a pod: %q", out)
 	}
 
