@@ -99,7 +99,7 @@ func TestBadSettings(t *testing.T) {
 		{name: "unknown flag", args: []string{"up", "--listn", "x"}, want: []string{"unknown flag: --listn"}},
 		{name: "an argument too many", args: []string{"up", "now"}, want: []string{`"now"`}},
 		{name: "bad number", args: upArgs(dir, "--nodes", "many"), want: []string{`"many"`, "--nodes"}},
-		{name: "bad runtime", args: upArgs(dir, "--runtime", "docker"), want: []string{`"docker"`, `"host" or "fake"`}},
+		{name: "bad runtime", args: upArgs(dir, "--runtime", "docker"), want: []string{`"docker"`, `"auto" or "fake"`}},
 		{name: "bad log level", args: upArgs(dir, "--log-level", "loud"), want: []string{"--log-level", `"loud"`}},
 		{name: "nodes on the host runtime", args: upArgs(dir, "--nodes", "3"),
 			want: []string{"3 nodes need the fake runtime"}},

@@ -39,7 +39,6 @@ var explained = map[string]string{
 	"WindowsSecurityContextOptions.runAsUserName":          "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.hostProcess":            "no node runs Windows: agents refuse such pods",
 	"PodSecurityContext.seLinuxChangePolicy":               "\"Recursive\", the only value, is what runtimes do",
-	"NodeSpec.podCIDR":                                     "kept equal to podCIDRs",
 	"NodeSpec.externalID":                                  "for information, in Kubernetes too",
 	"NodeSpec.providerID":                                  "for information, in Kubernetes too",
 	"Taint.timeAdded":                                      "for information",

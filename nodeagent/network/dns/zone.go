@@ -74,13 +74,6 @@ func (z *Zone) Open() {
 	z.ready = true
 }
 
-// Ready says whether Open was called.
-func (z *Zone) Ready() bool {
-	z.mu.RLock()
-	defer z.mu.RUnlock()
-	return z.ready
-}
-
 // SetNamespace says whether a namespace exists, for names of pods.
 func (z *Zone) SetNamespace(name string, exists bool) {
 	z.mu.Lock()

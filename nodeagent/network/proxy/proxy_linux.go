@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -203,14 +202,6 @@ func (p *Proxy) signal() {
 	}
 }
 
-// Ready returns nil once Services can be reached and names are answered.
-func (p *Proxy) Ready() error {
-	if !p.working.Load() {
-		return errors.New("the network of Services is not set up yet")
-	}
-	return nil
-}
-
 // Run works until ctx ends, and returns its error. The rules stay, so that connections go on.
 func (p *Proxy) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -348,12 +339,4 @@ func (p *Proxy) standins() map[cache.Key]map[string][]netip.AddrPort {
 func addrPort(a net.Addr) (netip.AddrPort, bool) {
 	at, err := netip.ParseAddrPort(a.String())
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err == nil && !at.Addr().IsUnspecified()
-}
-
-// Remove takes the rules away, for when the node's network goes.
-func (p *Proxy) Remove() error {
-	if err := p.applier.Remove(); err != nil {
-		return fmt.Errorf("node %s: %w", p.cfg.NodeName, err)
-	}
-	return nil
 }

@@ -227,7 +227,4 @@ func TestServicesOfTheAPI(t *testing.T) {
 	if !told {
 		t.Error("nobody was told of the node ports")
 	}
-	if err := w.proxy.Remove(); err != nil {
-		t.Error(err)
-	}
 }

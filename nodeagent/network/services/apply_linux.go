@@ -192,22 +192,3 @@ func (t *table) create(conn *nftables.Conn, exists bool) error {
 	}
 	return conn.Flush()
 }
-
-// Remove takes the table away, if it is there. With the last NAT rules of the namespace addresses of Services stop
-// working for established connections, too; those still open go on when the table comes back.
-func (a *Applier) Remove() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	conn, err := a.cfg.NFTables()
-	if err != nil {
-		return fmt.Errorf("opening nftables: %w", err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
-	a.kernel = nil
-	conn.AddTable(a.table.Table) // so that deleting does not fail
-	conn.DelTable(a.table.Table)
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("removing table %s: %w", TableName, err)
-	}
-	return nil
-}

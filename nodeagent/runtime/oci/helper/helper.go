@@ -17,9 +17,3 @@ var ErrMissing = errors.New("this monoplane was built without the program that m
 	"includes it where gcc, libc6-dev and libseccomp-dev are installed (`make deps`)")
 
 const name = "embedded/ocihelper.gz"
-
-// Included tells whether this program has the helper.
-func Included() bool {
-	_, err := files.Open(name)
-	return err == nil
-}
