@@ -184,7 +184,7 @@ func (n *Network) Serve(
 		select {
 		case <-changed:
 			cancel()
-			_ = <-done // it was told to end
+			n.cfg.Log.Debug("the network of Services ended, to begin in another namespace", "reason", <-done)
 		case err := <-done:
 			cancel()
 			if ctx.Err() == nil {
