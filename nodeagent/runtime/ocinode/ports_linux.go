@@ -31,7 +31,7 @@ type ports struct {
 	said map[proxy.Port]bool
 }
 
-func newPorts(_ context.Context, ns *nodens.Namespace, ranges []netip.Prefix, log *slog.Logger) *ports {
+func newPorts(ns *nodens.Namespace, ranges []netip.Prefix, log *slog.Logger) *ports {
 	return &ports{ns: ns, ranges: ranges, log: log, wake: make(chan struct{}, 1),
 		open: map[proxy.Port]*nodens.Port{}, said: map[proxy.Port]bool{}}
 }

@@ -62,7 +62,7 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 		}
 		group.Go(func() error { return forward(ctx, listener, s.node.API) })
 	}
-	ports := newPorts(ctx, ns, ranges, s.log)
+	ports := newPorts(ns, ranges, s.log)
 	defer ports.close()
 	cfg.Ports = ports.want
 	p, err := proxy.New(cfg)
