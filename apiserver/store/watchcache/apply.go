@@ -4,9 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/internal/tree"
 	"monoplane.dev/object"
 )
 
@@ -16,11 +15,11 @@ func (c *Cache) Replace(items []*Item, revision int64, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.items
-	c.items = btree.Map[string, *Item]{}
-	c.indexes = make([]btree.Map[string, *Item], len(c.cfg.Indexes))
+	c.items = tree.Tree[*Item]{}
+	c.indexes = make([]tree.Tree[*Item], len(c.cfg.Indexes))
 	for _, item := range items {
 		c.note(item)
-		c.items.Load(item.Key, item)
+		c.items.Set(item.Key, item)
 		c.index(nil, item)
 	}
 	c.tellReplaced(&before)
@@ -30,21 +29,19 @@ func (c *Cache) Replace(items []*Item, revision int64, why error) {
 }
 
 // tellReplaced tells the followers how what there is differs from what there was.
-func (c *Cache) tellReplaced(before *btree.Map[string, *Item]) {
+func (c *Cache) tellReplaced(before *tree.Tree[*Item]) {
 	if len(c.followers) == 0 {
 		return
 	}
-	before.Scan(func(key string, was *Item) bool {
+	for key, was := range before.From("") {
 		if _, there := c.items.Get(key); !there {
 			c.tell(was, nil)
 		}
-		return true
-	})
-	c.items.Scan(func(key string, is *Item) bool {
+	}
+	for key, is := range c.items.From("") {
 		was, _ := before.Get(key)
 		c.tell(was, is)
-		return true
-	})
+	}
 }
 
 // Close ends all watches with err. Further ones get it at once.

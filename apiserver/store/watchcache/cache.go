@@ -22,9 +22,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"monoplane.dev/internal/footprint"
+	"monoplane.dev/internal/tree"
 	"monoplane.dev/object"
 )
 
@@ -82,9 +81,9 @@ type Cache struct {
 	mu sync.RWMutex
 	// meter counts what changes leave behind.
 	meter footprint.Meter
-	items btree.Map[string, *Item]
+	items tree.Tree[*Item]
 	// indexes hold the same items by value and key; see indexKey.
-	indexes []btree.Map[string, *Item]
+	indexes []tree.Tree[*Item]
 	// revision is that of the newest change, or of the last Replace.
 	revision int64
 	// since is the revision after which the history is complete.
@@ -123,7 +122,7 @@ func New(cfg Config) *Cache {
 	}
 	return &Cache{
 		cfg: cfg, log: newTopic(cfg.HistoryBytes), topics: map[topicKey]*topic{},
-		indexes: make([]btree.Map[string, *Item], len(cfg.Indexes)),
+		indexes: make([]tree.Tree[*Item], len(cfg.Indexes)),
 	}
 }
 
@@ -144,10 +143,9 @@ func (c *Cache) Get(key string) *Item {
 func (c *Cache) Follow(f func(was, is object.Object)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.items.Scan(func(_ string, item *Item) bool {
+	for _, item := range c.items.From("") {
 		f(nil, item.Object)
-		return true
-	})
+	}
 	c.followers = append(c.followers, f)
 }
 

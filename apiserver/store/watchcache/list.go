@@ -1,12 +1,10 @@
 package watchcache
 
 import (
-	"sort"
 	"strings"
 	"time"
 
-	"github.com/tidwall/btree"
-
+	"monoplane.dev/internal/tree"
 	"monoplane.dev/object"
 )
 
@@ -14,7 +12,7 @@ import (
 // 0 while nothing has changed since.
 type snapshot struct {
 	from, until int64
-	items       *btree.Map[string, *Item]
+	items       *tree.Tree[*Item]
 	used        time.Time
 }
 
@@ -143,7 +141,7 @@ func (c *Cache) at(exact, applied int64) *snapshot {
 
 // source returns a copy of the tree that leads to what f selects in the shortest way, and the prefix of its keys
 // there. The cache is locked for writing.
-func (c *Cache) source(f *filter) (tree *btree.Map[string, *Item], prefix string) {
+func (c *Cache) source(f *filter) (items *tree.Tree[*Item], prefix string) {
 	switch {
 	case f.part == nil:
 		return c.current().items, f.prefix
@@ -154,11 +152,11 @@ func (c *Cache) source(f *filter) (tree *btree.Map[string, *Item], prefix string
 	}
 }
 
-// collect walks the keys with prefix in tree.
-func collect(tree *btree.Map[string, *Item], prefix string, f *filter, opts ListOptions) Page {
+// collect walks the keys with prefix in items.
+func collect(items *tree.Tree[*Item], prefix string, f *filter, opts ListOptions) Page {
 	page := Page{Remaining: -1}
 	if f.all() && opts.After == "" {
-		n := tree.Len()
+		n := items.Len()
 		if opts.Limit > 0 {
 			n = min(n, int(opts.Limit))
 		}
@@ -166,38 +164,35 @@ func collect(tree *btree.Map[string, *Item], prefix string, f *filter, opts List
 	}
 	more := false
 	last := ""
-	tree.Ascend(max(prefix, opts.After), func(key string, item *Item) bool {
-		switch {
-		case !strings.HasPrefix(key, prefix):
-			return false
-		case key == opts.After || !f.match(item):
-			return true
-		case opts.Limit > 0 && int64(len(page.Objects)) == opts.Limit:
+	for key, item := range items.From(max(prefix, opts.After)) {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		if key == opts.After || !f.match(item) {
+			continue
+		}
+		if opts.Limit > 0 && int64(len(page.Objects)) == opts.Limit {
 			more = true
-			return false
+			break
 		}
 		page.Objects = append(page.Objects, item.Object)
 		last = key
-		return true
-	})
+	}
 	if more {
 		page.Last = last
 		if !f.selects() {
-			page.Remaining = int64(rank(tree, prefixEnd(prefix)) - rank(tree, last) - 1)
+			page.Remaining = int64(rank(items, prefixEnd(prefix)) - items.Rank(last) - 1)
 		}
 	}
 	return page
 }
 
 // rank returns how many keys are less than key. The empty key stands for the end.
-func rank(tree *btree.Map[string, *Item], key string) int {
+func rank(items *tree.Tree[*Item], key string) int {
 	if key == "" {
-		return tree.Len()
+		return items.Len()
 	}
-	return sort.Search(tree.Len(), func(i int) bool {
-		k, _, _ := tree.GetAt(i)
-		return k >= key
-	})
+	return items.Rank(key)
 }
 
 // prefixEnd returns the least key that is greater than all keys with prefix, which ends in "/" or is empty.

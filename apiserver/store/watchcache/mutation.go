@@ -61,18 +61,17 @@ func (c *Cache) examineSome() {
 		return
 	}
 	left := examinedAtOnce
-	c.items.Ascend(c.examined, func(key string, item *Item) bool {
+	for key, item := range c.items.From(c.examined) {
 		if key == c.examined {
-			return true
+			continue
 		}
 		if left == 0 {
-			return false
+			break
 		}
 		c.examined = key
 		c.examine(item)
 		left--
-		return true
-	})
+	}
 	if left > 0 {
 		c.examined = ""
 	}
@@ -85,7 +84,7 @@ func (c *Cache) CheckMutations() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, item := range c.items.Values() {
+	for _, item := range c.items.From("") {
 		c.examine(item)
 	}
 	for _, ch := range c.log.chunks {

@@ -12,7 +12,10 @@ func (c *Cache) Oldest(max int) []*Item {
 	}
 	items := c.items.Copy()
 	c.mu.Unlock()
-	all := items.Values()
+	all := make([]*Item, 0, items.Len())
+	for _, item := range items.From("") {
+		all = append(all, item)
+	}
 	slices.SortFunc(all, func(a, b *Item) int { return int(a.Revision - b.Revision) })
 	return all[:len(all)-max]
 }

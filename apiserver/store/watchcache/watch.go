@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/internal/tree"
 	"monoplane.dev/object"
 )
 
@@ -46,7 +46,7 @@ type Watcher struct {
 	left bool
 
 	// initial holds the objects to begin with, cursor the last key that was delivered of them.
-	initial       *btree.Map[string, *Item]
+	initial       *tree.Tree[*Item]
 	initialPrefix string
 	cursor        string
 	initialEnd    bool
@@ -198,22 +198,21 @@ func (w *Watcher) Next(ctx context.Context) ([]object.Event, error) {
 func (w *Watcher) nextInitial() []object.Event {
 	var events []object.Event
 	full, size := false, 0
-	w.initial.Ascend(max(w.initialPrefix, w.cursor), func(key string, item *Item) bool {
-		if len(key) < len(w.initialPrefix) || key[:len(w.initialPrefix)] != w.initialPrefix {
-			return false
+	for key, item := range w.initial.From(max(w.initialPrefix, w.cursor)) {
+		if !strings.HasPrefix(key, w.initialPrefix) {
+			break
 		}
 		if key == w.cursor || !w.f.match(item) {
-			return true
+			continue
 		}
 		if len(events) == batchEvents || size >= pieceBytes {
 			full = true
-			return false
+			break
 		}
 		size += item.Size
 		events = append(events, object.Event{Type: object.Added, Object: item.Object})
 		w.cursor = key
-		return true
-	})
+	}
 	if full {
 		return events
 	}

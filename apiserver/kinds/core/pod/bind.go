@@ -228,7 +228,7 @@ func (p *Pods) scheduled(o *corev1.Pod, node, binder string) (*corev1.Event, err
 	}
 	now := p.deps.Clock.Now()
 	m := o.GetMetadata()
-	return &corev1.Event{
+	event := &corev1.Event{
 		Metadata: &metav1.ObjectMeta{
 			Name: m.GetName() + "." + hex.EncodeToString(suffix[:]), Namespace: m.GetNamespace(),
 			Uid: uid.String(), CreationTimestamp: value.Time(now),
@@ -245,7 +245,9 @@ func (p *Pods) scheduled(o *corev1.Pod, node, binder string) (*corev1.Event, err
 		Action:             "Binding",
 		ReportingComponent: binder,
 		ReportingInstance:  binder,
-	}, nil
+	}
+	p.deps.Store.Share(event, nil)
+	return event, nil
 }
 
 func success() *metav1.Status { return &metav1.Status{Status: "Success", Code: 201} }
