@@ -20,12 +20,17 @@ type cluster struct {
 
 // startCluster starts a cluster with that many simulated nodes, -1 for none.
 func startCluster(ctx context.Context, e *env, nodes int) (*cluster, error) {
+	return startClusterOn(ctx, e, monoplane.FakeRuntime(), nodes)
+}
+
+// startClusterOn starts a cluster with that many nodes of a runtime.
+func startClusterOn(ctx context.Context, e *env, on monoplane.Runtime, nodes int) (*cluster, error) {
 	dir, err := e.tempDir()
 	if err != nil {
 		return nil, err
 	}
 	c, err := monoplane.Start(ctx, monoplane.Config{
-		DataDir: dir, Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Runtime: monoplane.FakeRuntime(), Nodes: nodes,
+		DataDir: dir, Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Runtime: on, Nodes: nodes,
 		NodeName: "node",
 	})
 	if err != nil {

@@ -66,9 +66,9 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 	b := &creates{c, raw, top}
 	size := fmt.Sprintf("%.1f KB", float64(len(answer))/1e3)
 	for _, clients := range []int{1, 64} {
-		of, n, grpcShare, restShare := "1 client", e.size(300), 0.8, 0.75
+		of, n, grpcShare, restShare, quotaShare := "1 client", e.size(300), 0.8, 0.75, 0.4
 		if clients > 1 {
-			of, n, grpcShare, restShare = fmt.Sprint(clients, " clients"), e.size(1500), 0, 0.6
+			of, n, grpcShare, restShare, quotaShare = fmt.Sprint(clients, " clients"), e.size(1500), 0, 0.6, 0.6
 		}
 		atMost := func(int) (float64, error) { return raw.rate(ctx, clients, n) }
 		p, err := paired(15, alone.create(ctx, sample, clients, n), atMost)
@@ -94,7 +94,7 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		if err != nil {
 			return err
 		}
-		e.atLeast(fmt.Sprintf("create, %s, in a namespace with a quota", of), p, "no quota", 0)
+		e.atLeast(fmt.Sprintf("create, %s, in a namespace with a quota", of), p, "no quota", quotaShare)
 	}
 	return nil
 }

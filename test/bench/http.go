@@ -29,14 +29,21 @@ func clientTLS(ca, cert, key []byte) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// call sends one request and reads the answer to its end.
+// call sends one request, of JSON if it has a body, and reads the answer to its end.
 func call(ctx context.Context, c *http.Client, method, url string, body []byte, want int) (int64, error) {
+	return callWith(ctx, c, method, url, "application/json", body, want)
+}
+
+// callWith is call with a body of another type.
+func callWith(
+	ctx context.Context, c *http.Client, method, url, contentType string, body []byte, want int,
+) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
 	if len(body) > 0 {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", contentType)
 	}
 	req.Header.Set("Accept", "application/json")
 	res, err := c.Do(req)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,11 +74,7 @@ type bare struct {
 // newBare serves h with a server and certificates as a cluster has them, so that ciphers and the settings of
 // HTTP/2 are the same on both sides.
 func newBare(e *env, h http.Handler) (*bare, error) {
-	dir, err := e.tempDir()
-	if err != nil {
-		return nil, err
-	}
-	bundle, err := pki.Ensure(dir, pki.Options{})
+	serving, calling, err := bothEnds(e)
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +82,27 @@ func newBare(e *env, h http.Handler) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := rest.NewServer(h, bundle.ServerTLS(), slog.New(slog.DiscardHandler))
+	s := rest.NewServer(h, serving, slog.New(slog.DiscardHandler))
 	go func() { _ = s.ServeTLS(l, "", "") }()
+	return &bare{url: "https://" + l.Addr().String(), server: s, client: httpClient(calling)}, nil
+}
+
+// bothEnds returns how a server and a client of it are set up in a cluster.
+func bothEnds(e *env) (serving, calling *tls.Config, err error) {
+	dir, err := e.tempDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	bundle, err := pki.Ensure(dir, pki.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
 	id, err := bundle.Issue("bench", nil, time.Hour)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	config, err := clientTLS(id.CA, id.Cert, id.Key)
-	if err != nil {
-		return nil, err
-	}
-	return &bare{url: "https://" + l.Addr().String(), server: s, client: httpClient(config)}, nil
+	calling, err = clientTLS(id.CA, id.Cert, id.Key)
+	return bundle.ServerTLS(), calling, err
 }
 
 func (b *bare) close() error { return b.server.Close() }
