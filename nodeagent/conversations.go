@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,8 +21,9 @@ import (
 	"monoplane.dev/nodeagent/runtime/stream"
 )
 
-// streamPiece is how much of what comes out of a process one message carries.
-const streamPiece = 32 << 10
+// streamPiece is how much of what comes out of a process one message carries. With what is around it a message fits
+// gRPC's buffers of 32 KiB; the next larger ones are of 1 MiB.
+const streamPiece = 32<<10 - 128
 
 // exec runs a command in a container. spec: CTR-9
 func (a *Agent) exec(ctx context.Context, ask *nodev1.ExecCall, answer *calls.Answer) error {
@@ -58,7 +60,7 @@ func (a *Agent) forward(ctx context.Context, ask *nodev1.PortForwardCall, answer
 		return err
 	}
 	return a.converse(ctx, answer, func(ctx context.Context, in *inlet, with stream.Streams) (int32, error) {
-		return 0, a.cfg.Streams.Forward(ctx, sandbox, ask.GetPort(), forwarded{in, with.Out})
+		return 0, a.cfg.Streams.Forward(ctx, sandbox, ask.GetPort(), forwarded{in, outlet{answer, false}})
 	})
 }
 
@@ -66,7 +68,7 @@ func (a *Agent) forward(ctx context.Context, ask *nodev1.PortForwardCall, answer
 // port has said all, since clients wait for that before they say that they have.
 type forwarded struct {
 	*inlet
-	io.Writer
+	outlet
 }
 
 // CloseWrite implements stream.Conn.
@@ -160,16 +162,48 @@ type outlet struct {
 func (o outlet) Write(b []byte) (int, error) {
 	for sent := 0; sent < len(b); {
 		piece := slices.Clone(b[sent:min(sent+streamPiece, len(b))])
-		out := &corev1.StreamOutput{Data: piece}
-		if o.errors {
-			out = &corev1.StreamOutput{Errors: piece}
-		}
-		if err := o.answer.Output(out); err != nil {
+		if err := o.send(piece); err != nil {
 			return sent, err
 		}
 		sent += len(piece)
 	}
 	return len(b), nil
+}
+
+// ReadFrom implements io.ReaderFrom: it sends all that there is, and what fills a message is not copied for that.
+func (o outlet) ReadFrom(from io.Reader) (int64, error) {
+	var piece []byte
+	for all := int64(0); ; {
+		if piece == nil {
+			piece = make([]byte, streamPiece)
+		}
+		n, end := from.Read(piece)
+		all += int64(n)
+		data := piece[:n:n]
+		if n > streamPiece/2 {
+			piece = nil // It belongs to the caller now.
+		} else {
+			data = slices.Clone(data)
+		}
+		if n > 0 {
+			if err := o.send(data); err != nil {
+				return all, err
+			}
+		}
+		if errors.Is(end, io.EOF) {
+			return all, nil
+		} else if end != nil {
+			return all, end
+		}
+	}
+}
+
+// send sends one piece, which belongs to the caller from then on.
+func (o outlet) send(piece []byte) error {
+	if o.errors {
+		return o.answer.Output(&corev1.StreamOutput{Errors: piece})
+	}
+	return o.answer.Output(&corev1.StreamOutput{Data: piece})
 }
 
 // inlet is the input of a conversation.

@@ -79,14 +79,14 @@ func (f *forwarder) upgrade(w http.ResponseWriter, r *http.Request) httpstream.C
 		if _, err := httpstream.Handshake(r, w, []string{forwardProtocol}); err != nil {
 			return nil // It has answered.
 		}
-		return spdy.NewResponseUpgrader().UpgradeResponse(w, r, f.arrived)
+		return spdy.NewResponseUpgrader().UpgradeResponse(framed{w}, r, f.arrived)
 	}
-	u := websocket.Upgrader{Subprotocols: []string{tunnelProtocol}, WriteBufferSize: piece, ReadBufferSize: piece}
+	u := websocket.Upgrader{Subprotocols: []string{tunnelProtocol}, WriteBufferSize: keptFrame, ReadBufferSize: piece}
 	socket, err := u.Upgrade(w, r, nil)
 	if err != nil {
 		return nil // It has answered.
 	}
-	conn, err := spdy.NewServerConnection(&tunnel{conn: socket}, f.arrived)
+	conn, err := spdy.NewServerConnection(&wholeFrames{Conn: &tunnel{conn: socket}}, f.arrived)
 	if err != nil {
 		return nil // It has closed the socket.
 	}

@@ -58,7 +58,7 @@ func SPDY(ctx context.Context, w http.ResponseWriter, r *http.Request, wanted Wa
 			return errTooMany
 		}
 	}
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(taken, r, arrived)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(framed{taken}, r, arrived)
 	if conn == nil {
 		return
 	}
