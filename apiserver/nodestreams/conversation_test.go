@@ -24,8 +24,7 @@ type opened struct {
 	err error
 }
 
-// talk has node be asked for an exec, and returns what the caller gets and what the agent answers on. Accepts says that
-// the agent begins.
+// talk has node be asked for an exec, and returns what the caller gets and what the agent answers on.
 func (r *rig) talk(ctx context.Context, node string, next func() (*nodev1.Call, error)) (
 	define.Conversation, nodev1.NodeStreams_AnswerClient,
 ) {
