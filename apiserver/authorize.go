@@ -98,13 +98,13 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	id := auth.From(ctx)
 	a := requested(m, req)
 	if r, ok := req.(*corev1.ProxyNodeRequest); ok {
-		return s.judged(ctx, a, s.authz.AuthorizeNodePath(id, a, r.GetPath()))
+		return s.judged(ctx, id, a, s.authz.AuthorizeNodePath(id, a, r.GetPath()))
 	}
 	err := s.authz.Authorize(id, a)
 	if err == nil && id.Class == auth.Node {
 		err = s.mayNodeRead(ctx, id, a)
 	}
-	return s.judged(ctx, a, err)
+	return s.judged(ctx, id, a, err)
 }
 
 // requested returns the attributes of a request of a method; req may be nil.
@@ -164,7 +164,8 @@ func mayCreate(ctx context.Context, authz *auth.Authorizer, kind *object.Kind, n
 // AuthorizePath judges a request for what is no resource, such as /metrics. Errors: Unauthorized, Forbidden.
 func (s *Server) AuthorizePath(ctx context.Context, verb, path string) error {
 	a := auth.Attributes{Verb: verb, Path: path}
-	return s.judged(ctx, a, s.authz.Authorize(auth.From(ctx), a))
+	id := auth.From(ctx)
+	return s.judged(ctx, id, a, s.authz.Authorize(id, a))
 }
 
 // Impersonate is the authn.Impersonator of the server: roles decide, and each request leaves a line in the audit log.

@@ -162,17 +162,13 @@ func (s *Server) begin(ctx context.Context, m *method, full string, req any) (co
 	return ctx, record
 }
 
-// judged notes what the authorizer has said, and returns it.
-func (s *Server) judged(ctx context.Context, a auth.Attributes, err error) error {
+// judged notes what the authorizer has said to somebody, and returns it.
+func (s *Server) judged(ctx context.Context, id auth.Identity, a auth.Attributes, err error) error {
 	if s.trail == nil {
 		return err
 	}
 	if record := audit.From(ctx); record != nil {
-		reason := ""
-		if u := authn.UserFrom(ctx); u != nil {
-			_, reason = s.authz.Decide(u, a)
-		}
-		record.Judged(err == nil, reason)
+		record.Judged(err == nil, s.authz.Why(id, a, err == nil))
 	}
 	return err
 }

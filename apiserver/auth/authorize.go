@@ -112,11 +112,17 @@ func (z *Authorizer) Decide(u *authn.User, a Attributes) (allowed bool, reason s
 		return false, ""
 	}
 	allowed = z.Authorize(id, a) == nil
-	if table[id.Class].everything || !z.hasRoles(id) || allowed && z.rightsOf(id).allow(&a) {
-		return allowed, ""
+	return allowed, z.Why(id, a, allowed)
+}
+
+// Why says which role allows what was decided, if one does, or is bound and does not exist; empty for decisions without
+// roles.
+func (z *Authorizer) Why(id Identity, a Attributes, allowed bool) string {
+	if id.Class == Anonymous || table[id.Class].everything || !z.hasRoles(id) || allowed && z.rightsOf(id).allow(&a) {
+		return ""
 	}
 	r := request(id, &a)
-	return allowed, z.roles.Reason(&r)
+	return z.roles.Reason(&r)
 }
 
 // RulesOf returns the rules of the roles that id has in a namespace, "" for those that it has everywhere, and those
