@@ -59,16 +59,24 @@ func resources(routes []*route) []discovery.Resource {
 
 // operations describes the routes for OpenAPI.
 func operations(routes []*route) []openapi.Operation {
-	list := make([]openapi.Operation, len(routes))
-	for i, r := range routes {
-		list[i] = openapi.Operation{
+	list := make([]openapi.Operation, 0, len(routes))
+	for _, r := range routes {
+		o := openapi.Operation{
 			Prefix: r.prefix, Path: strings.ReplaceAll(r.template, "=**}", "}"), Method: r.method, Verb: r.verb,
 			Variables: r.variables, Query: r.queryFields(), Watches: r.watch != nil,
 			Resource: r.service.Kind, Subresource: r.subresource, Kind: r.kind(), Body: r.bodyKind(),
 			Text: r.text, Connects: r.conversation != nil || r.typed,
 		}
 		if r.subresource == "" && r.resource != r.service.Kind.Plural {
-			list[i].Resource = r.kind() // a path of a subresource's own, such as that of Bindings
+			o.Resource = r.kind() // a path of a subresource's own, such as that of Bindings
+		}
+		list = append(list, o)
+		if r.proxies && r.method == http.MethodGet {
+			// The methods that no rule can name, which pass by this route (see serveResource).
+			for _, method := range []string{http.MethodHead, http.MethodOptions} {
+				o.Method = method
+				list = append(list, o)
+			}
 		}
 	}
 	return list
