@@ -2064,7 +2064,7 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12W\n" +
 	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRules:\b\u009a#\x04nameB\x10\n" +
-	"\x0e_restartPolicy\"\xa1\b\n" +
+	"\x0e_restartPolicy\"\x8e\r\n" +
 	"\x0fContainerStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12=\n" +
 	"\x05state\x18\x02 \x01(\v2!.monoplane.core.v1.ContainerStateB\x04\x90\x94#\x01R\x05state\x12E\n" +
@@ -2080,9 +2080,9 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\tresources\x18\v \x01(\v2'.monoplane.core.v1.ResourceRequirementsR\tresources\x12m\n" +
 	"\fvolumeMounts\x18\f \x03(\v2$.monoplane.core.v1.VolumeMountStatusB#\xa2\x94#\x05merge\xaa\x94#\tmountPath\u0094#\tmountPathR\fvolumeMounts\x124\n" +
 	"\x04user\x18\r \x01(\v2 .monoplane.core.v1.ContainerUserR\x04user\x12x\n" +
-	"\x18allocatedResourcesStatus\x18\x0e \x03(\v2!.monoplane.core.v1.ResourceStatusB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x18allocatedResourcesStatus\x12#\n" +
+	"\x18allocatedResourcesStatus\x18\x0e \x03(\v2!.monoplane.core.v1.ResourceStatusB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x18allocatedResourcesStatus\x12\x8f\x05\n" +
 	"\n" +
-	"stopSignal\x18\x0f \x01(\tH\x01R\n" +
+	"stopSignal\x18\x0f \x01(\tB\xe9\x04\xea\x94#\xe4\x04SIGABRT,SIGALRM,SIGBUS,SIGCHLD,SIGCLD,SIGCONT,SIGFPE,SIGHUP,SIGILL,SIGINT,SIGIO,SIGIOT,SIGKILL,SIGPIPE,SIGPOLL,SIGPROF,SIGPWR,SIGQUIT,SIGRTMAX,SIGRTMAX-1,SIGRTMAX-10,SIGRTMAX-11,SIGRTMAX-12,SIGRTMAX-13,SIGRTMAX-14,SIGRTMAX-2,SIGRTMAX-3,SIGRTMAX-4,SIGRTMAX-5,SIGRTMAX-6,SIGRTMAX-7,SIGRTMAX-8,SIGRTMAX-9,SIGRTMIN,SIGRTMIN+1,SIGRTMIN+10,SIGRTMIN+11,SIGRTMIN+12,SIGRTMIN+13,SIGRTMIN+14,SIGRTMIN+15,SIGRTMIN+2,SIGRTMIN+3,SIGRTMIN+4,SIGRTMIN+5,SIGRTMIN+6,SIGRTMIN+7,SIGRTMIN+8,SIGRTMIN+9,SIGSEGV,SIGSTKFLT,SIGSTOP,SIGSYS,SIGTERM,SIGTRAP,SIGTSTP,SIGTTIN,SIGTTOU,SIGURG,SIGUSR1,SIGUSR2,SIGVTALRM,SIGWINCH,SIGXCPU,SIGXFSZH\x01R\n" +
 	"stopSignal\x88\x01\x01\x1ab\n" +
 	"\x17AllocatedResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +

@@ -696,12 +696,12 @@ const file_monoplane_core_v1_probe_proto_rawDesc = "" +
 	"\n" +
 	"HTTPHeader\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1a\n" +
-	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value:\x11\u009a#\x04name\u009a#\x05value\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value:\x11\u009a#\x04name\u009a#\x05value\"\xae\x06\n" +
 	"\tLifecycle\x12A\n" +
 	"\tpostStart\x18\x01 \x01(\v2#.monoplane.core.v1.LifecycleHandlerR\tpostStart\x12=\n" +
-	"\apreStop\x18\x02 \x01(\v2#.monoplane.core.v1.LifecycleHandlerR\apreStop\x12#\n" +
+	"\apreStop\x18\x02 \x01(\v2#.monoplane.core.v1.LifecycleHandlerR\apreStop\x12\x8f\x05\n" +
 	"\n" +
-	"stopSignal\x18\x03 \x01(\tH\x00R\n" +
+	"stopSignal\x18\x03 \x01(\tB\xe9\x04\xea\x94#\xe4\x04SIGABRT,SIGALRM,SIGBUS,SIGCHLD,SIGCLD,SIGCONT,SIGFPE,SIGHUP,SIGILL,SIGINT,SIGIO,SIGIOT,SIGKILL,SIGPIPE,SIGPOLL,SIGPROF,SIGPWR,SIGQUIT,SIGRTMAX,SIGRTMAX-1,SIGRTMAX-10,SIGRTMAX-11,SIGRTMAX-12,SIGRTMAX-13,SIGRTMAX-14,SIGRTMAX-2,SIGRTMAX-3,SIGRTMAX-4,SIGRTMAX-5,SIGRTMAX-6,SIGRTMAX-7,SIGRTMAX-8,SIGRTMAX-9,SIGRTMIN,SIGRTMIN+1,SIGRTMIN+10,SIGRTMIN+11,SIGRTMIN+12,SIGRTMIN+13,SIGRTMIN+14,SIGRTMIN+15,SIGRTMIN+2,SIGRTMIN+3,SIGRTMIN+4,SIGRTMIN+5,SIGRTMIN+6,SIGRTMIN+7,SIGRTMIN+8,SIGRTMIN+9,SIGSEGV,SIGSTKFLT,SIGSTOP,SIGSYS,SIGTERM,SIGTRAP,SIGTSTP,SIGTTIN,SIGTTOU,SIGURG,SIGUSR1,SIGUSR2,SIGVTALRM,SIGWINCH,SIGXCPU,SIGXFSZH\x00R\n" +
 	"stopSignal\x88\x01\x01B\r\n" +
 	"\v_stopSignal\"\xf9\x01\n" +
 	"\x10LifecycleHandler\x121\n" +
