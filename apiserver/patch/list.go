@@ -175,19 +175,22 @@ func (m merger) listWithOrder(old, changes []any, f field) ([]any, error) {
 	}
 }
 
-// agrees checks that a patch's elements are named by $setElementOrder, in the same order. Elements that are
-// deleted need not be.
+// agrees checks that a patch's elements are named by $setElementOrder, in the same order, those of one key as often.
+// Elements that are deleted need not be.
 func agrees(changes, order []any, mergeKey string) error {
-	places, last := newIndex(order, mergeKey), -1
 	for _, e := range changes {
 		if m, ok := e.(map[string]any); ok && m[directive] != nil {
 			continue
 		}
-		i, ok := places.find(e, mergeKey)
-		if !ok || i <= last {
+		key, ok := keyOf(e, mergeKey)
+		at := slices.IndexFunc(order, func(o any) bool {
+			k, known := keyOf(o, mergeKey)
+			return known && k == key
+		})
+		if !ok || at < 0 {
 			return fmt.Errorf("the order in the patch list does not match the %s list", setElementOrder)
 		}
-		last = i
+		order = order[at+1:]
 	}
 	return nil
 }

@@ -42,6 +42,31 @@ func TestAgainstKubernetes(t *testing.T) {
 	})
 }
 
+// A list may have a name twice, as kubectl debug sends it for a container that is there already: what the patch says of
+// the two is one after the other merged into the one, which is then refused as a change. spec: OBJ-9, INIT-6
+func TestNamesTwiceAgainstKubernetes(t *testing.T) {
+	doc := []byte(`{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b"}]}}`)
+	for order, refused := range map[string]bool{
+		`[{"name":"a"},{"name":"a"},{"name":"b"}]`: false,
+		`[{"name":"b"},{"name":"a"},{"name":"a"}]`: false,
+		`[{"name":"a"},{"name":"b"}]`:              true, // names it once
+	} {
+		change := []byte(`{"spec":{"$setElementOrder/containers":` + order +
+			`,"containers":[{"name":"a","image":null},{"name":"a","image":"y"}]}}`)
+		want, wantErr := strategicpatch.StrategicMergePatch(doc, change, kubecore.Pod{})
+		p, err := patch.Parse(patch.Strategic, change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Apply(doc, podSchema())
+		if (err != nil) != refused || (wantErr != nil) != refused {
+			t.Errorf("%s: %v, Kubernetes %v", order, err, wantErr)
+		} else if !refused && !equalJSON(t, string(got), string(want)) {
+			t.Errorf("%s: %s, Kubernetes %s", order, got, want)
+		}
+	}
+}
+
 // normal removes what decoding would drop anyway: nulls, and directives that Kubernetes leaves behind in
 // elements that a patch adds (this package removes them).
 func normal(t *rapid.T, doc []byte) []byte {

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -21,7 +23,7 @@ func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServ
 	ctx := stream.Context()
 	opts, causes := logOptions(req)
 	if len(causes) > 0 {
-		return apierrors.NewInvalid(corev1.PodKind, req.GetName(), causes)
+		return apierrors.NewInvalid(&object.Kind{Version: "v1", Kind: "PodLogOptions"}, req.GetName(), causes)
 	}
 	o, err := s.Backend.Get(ctx, &metav1.GetRequest{Namespace: req.GetNamespace(), Name: req.GetName()})
 	if err != nil {
@@ -33,9 +35,7 @@ func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServ
 	}
 	node := p.GetSpec().GetNodeName()
 	if node == "" {
-		return apierrors.New(apierrors.BadRequest,
-			"container %q in pod %q is waiting to start: the pod has not been assigned to a node",
-			opts.Container, req.GetName())
+		return nil // Nothing has run. Who asks for the logs of many pods gets those of the others.
 	}
 	if s.logs == nil {
 		return apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
@@ -59,6 +59,11 @@ func logOptions(req *corev1.LogPodRequest) (*corev1.PodLogOptions, []apierrors.C
 	bad := func(kind, field, message string) {
 		causes = append(causes, apierrors.Cause{Type: kind, Field: field, Message: message})
 	}
+	least := func(field string, value *int64, min int64, message string) {
+		if value != nil && *value < min {
+			bad("FieldValueInvalid", field, "Invalid value: "+strconv.FormatInt(*value, 10)+": "+message)
+		}
+	}
 	if req.GetSinceTime() != "" {
 		t, err := time.Parse(time.RFC3339, req.GetSinceTime())
 		if err != nil {
@@ -66,18 +71,13 @@ func logOptions(req *corev1.LogPodRequest) (*corev1.PodLogOptions, []apierrors.C
 		}
 		opts.SinceTime = value.Time(t)
 		if req.SinceSeconds != nil {
-			bad("FieldValueForbidden", "", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
+			// "[]" is how Kubernetes writes that it is no one field.
+			bad("FieldValueForbidden", "[]", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
 		}
 	}
-	if req.SinceSeconds != nil && *req.SinceSeconds < 1 {
-		bad("FieldValueInvalid", "sinceSeconds", "Invalid value: must be greater than 0")
-	}
-	if req.TailLines != nil && *req.TailLines < 0 {
-		bad("FieldValueInvalid", "tailLines", "Invalid value: must be greater than or equal to 0")
-	}
-	if req.LimitBytes != nil && *req.LimitBytes < 1 {
-		bad("FieldValueInvalid", "limitBytes", "Invalid value: must be greater than 0")
-	}
+	least("sinceSeconds", req.SinceSeconds, 1, "must be greater than 0")
+	least("tailLines", req.TailLines, 0, "must be greater than or equal to 0")
+	least("limitBytes", req.LimitBytes, 1, "must be greater than 0")
 	streams := []string{"All", "Stdout", "Stderr"}
 	if req.Stream != nil && !slices.Contains(streams, *req.Stream) {
 		bad("FieldValueNotSupported", "stream",
