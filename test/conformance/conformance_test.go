@@ -16,8 +16,10 @@ import (
 
 var (
 	golden = flag.String("golden", "", "program of tools/kubernetes: write what commands print against it to the scripts")
-	accept = flag.Bool("accept", false, "write what commands print against Monoplane to the entries in differences.txt")
-	only   = flag.String("only", "", "run only the scripts that match this pattern of names")
+	accept = flag.Bool("accept", false,
+		"write what commands print against Monoplane to the entries in differences.txt, and to the scripts in host")
+	helm = flag.Bool("helm", false, "run the scripts with Helm, which make helm builds")
+	only = flag.String("only", "", "run only the scripts that match this pattern of names")
 )
 
 // kubernetesVersion is what Monoplane is compared with.
@@ -28,35 +30,83 @@ const differencesFile = "testdata/differences.txt"
 // Every verb of kubectl prints what it prints against Kubernetes.
 // spec: CLI-1, OBJ-1, OBJ-2, OBJ-3, OBJ-7, OBJ-9
 func TestConformance(t *testing.T) {
-	s, bin := startServer(t)
 	known, err := differences(differencesFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", s.kubeconfig,
-		"get", "node", "node-0", "-o", "jsonpath={.status.nodeInfo.kubeletVersion}").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &runner{server: s, bin: bin, version: string(version), known: known, seen: make([]bool, len(known))}
-	names, err := filepath.Glob("testdata/scripts/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	alone, err := filepath.Glob("testdata/scripts/alone/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Run("together", func(t *testing.T) { r.scripts(t, names, true) })
-	t.Run("alone", func(t *testing.T) { r.scripts(t, alone, false) })
+	r := newRunner(t, startServer)
+	r.known, r.seen = known, make([]bool, len(known))
+	t.Run("together", func(t *testing.T) { r.scripts(t, scripts(t, "testdata/scripts"), true) })
+	t.Run("alone", func(t *testing.T) { r.scripts(t, scripts(t, "testdata/scripts/alone"), false) })
 	if *accept {
 		r.accept(t)
 	}
 }
 
+// What comes of streams on a node whose containers are real processes: exec, attach, cp, port-forward, logs, debug and
+// run. Their outputs in the scripts are stated, not written by `make golden`: Kubernetes' nodes are imitated there.
+// spec: CLI-1, CTR-8, CTR-9
+func TestConformanceOfStreams(t *testing.T) {
+	if *golden != "" {
+		t.Skip("Kubernetes' nodes are imitated")
+	}
+	r := newRunner(t, startHost)
+	r.stated = true
+	r.scripts(t, scripts(t, "testdata/scripts/host"), true)
+}
+
+// Helm installs, upgrades, rolls back, tests and uninstalls as it does with Kubernetes. spec: CLI-1, OBJ-9
+func TestHelm(t *testing.T) {
+	if !*helm {
+		t.Skip("run by make charts")
+	}
+	r := newRunner(t, startServer)
+	r.scripts(t, scripts(t, "testdata/scripts/helm"), true)
+}
+
+// scripts returns the paths of the scripts in a folder.
+func scripts(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scripts in %s: %v", dir, err)
+	}
+	return paths
+}
+
+// newRunner starts a server, and returns what runs scripts against it.
+func newRunner(t *testing.T, start func(*testing.T) (*server, string)) *runner {
+	t.Helper()
+	s, bin := start(t)
+	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", s.kubeconfig,
+		"get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runner{server: s, bin: bin, version: string(version)}
+}
+
 // startServer starts Monoplane, or Kubernetes if its outputs are to be written, until the end of the test. It returns
 // the folder of programs, too.
 func startServer(t *testing.T) (s *server, bin string) {
+	t.Helper()
+	return startWith(t, func(bin, dir string) (*server, error) {
+		if *golden != "" {
+			return startKubernetes(t.Context(), *golden, dir)
+		}
+		return startMonoplane(filepath.Join(bin, "monoplane"), dir, "--runtime", "fake", "--nodes", "3")
+	})
+}
+
+// startHost is startServer with one node, whose containers are processes of the machine.
+func startHost(t *testing.T) (s *server, bin string) {
+	t.Helper()
+	return startWith(t, func(bin, dir string) (*server, error) {
+		return startMonoplane(filepath.Join(bin, "monoplane"), dir, "--runtime", "host")
+	})
+}
+
+func startWith(t *testing.T, start func(bin, dir string) (*server, error)) (s *server, bin string) {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -77,12 +127,7 @@ func startServer(t *testing.T) (s *server, bin string) {
 			t.Error(err)
 		}
 	})
-	if *golden != "" {
-		s, err = startKubernetes(t.Context(), *golden, dir)
-	} else {
-		s, err = startMonoplane(filepath.Join(bin, "monoplane"), dir)
-	}
-	if err != nil {
+	if s, err = start(bin, dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -98,6 +143,7 @@ type runner struct {
 	server  *server
 	bin     string
 	version string // of the nodes
+	stated  bool   // the outputs in the scripts are not Kubernetes', so that -accept may write them
 	known   []difference
 	// Invariant: scripts write only the places of their own commands.
 	seen []bool // which of known were met
@@ -158,18 +204,21 @@ func (r *runner) script(t *testing.T, name, path string) {
 		if err != nil {
 			t.Fatalf("%s: %v", b.command, err)
 		}
-		if *golden != "" {
+		if r.writes() {
 			blocks[i].output = got
 			continue
 		}
 		r.compare(t, name, b, got)
 	}
-	if *golden != "" {
+	if r.writes() {
 		if err := os.WriteFile(path, []byte(render(blocks)), 0o644); err != nil { //nolint:gosec // A file of the repository.
 			t.Fatal(err)
 		}
 	}
 }
+
+// writes says whether what commands print is written to the scripts.
+func (r *runner) writes() bool { return *golden != "" || *accept && r.stated }
 
 // run executes one command and returns what it prints, normalised, with its exit code below if that is not 0.
 func (r *runner) run(ctx context.Context, dir string, env []string, command string) (string, error) {

@@ -42,20 +42,25 @@ func launch(path string, args ...string) (*process, error) {
 }
 
 // stop ends the program with SIGTERM, or with SIGKILL when it does not listen.
-func (p *process) stop() error {
+func (p *process) stop() error { return p.end(syscall.SIGTERM) }
+
+// interrupt is stop with SIGINT, on which Monoplane stops its pods first.
+func (p *process) interrupt() error { return p.end(syscall.SIGINT) }
+
+func (p *process) end(sig syscall.Signal) error {
 	select {
 	case <-p.ended:
 		return nil
 	default:
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // It may have ended by now.
+	_ = p.cmd.Process.Signal(sig) // It may have ended by now.
 	select {
 	case <-p.ended:
 		return nil
 	case <-time.After(patience):
 		err := p.cmd.Process.Kill()
 		<-p.ended
-		return errors.Join(fmt.Errorf("%s did not end on SIGTERM", p.cmd.Path), err)
+		return errors.Join(fmt.Errorf("%s did not end on %s", p.cmd.Path, sig), err)
 	}
 }
 
@@ -95,11 +100,11 @@ type server struct {
 	stop       func() error
 }
 
-// startMonoplane starts the monoplane program with three simulated nodes.
-func startMonoplane(program, dir string) (*server, error) {
+// startMonoplane starts the monoplane program with nodes as the flags say.
+func startMonoplane(program, dir string, flags ...string) (*server, error) {
 	data := filepath.Join(dir, "data")
-	p, err := launch(program, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0",
-		"--runtime", "fake", "--nodes", "3", "--node-name", "node", "--unsafe-no-fsync")
+	p, err := launch(program, append([]string{"up", "--data-dir", data, "--listen", "127.0.0.1:0",
+		"--grpc-listen", "127.0.0.1:0", "--node-name", "node", "--unsafe-no-fsync"}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +115,9 @@ func startMonoplane(program, dir string) (*server, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.stop())
+		return nil, errors.Join(err, p.interrupt())
 	}
-	return &server{filepath.Join(data, "kubeconfig"), p.stop}, nil
+	return &server{filepath.Join(data, "kubeconfig"), p.interrupt}, nil
 }
 
 // inNamespace writes a kubeconfig whose commands are about a namespace.
