@@ -53,6 +53,13 @@ kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
 $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
 	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
 
+.PHONY: helm
+helm: $(BIN)/helm $(BIN)/helm3 ## Build the unmodified Helm, version 4 and version 3 (helm3), into bin/
+$(BIN)/helm: tools/helm/go.mod
+	cd tools/helm && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ helm.sh/helm/v4/cmd/helm
+$(BIN)/helm3: tools/helm/go.mod
+	cd tools/helm && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ helm.sh/helm/v3/cmd/helm
+
 .PHONY: kubecontrollers
 kubecontrollers: ## Build the program that runs Kubernetes' own controllers into bin/, for make bench to compare with
 	cd test/oracle && CGO_ENABLED=0 go build -trimpath -o $(BIN)/kubecontrollers ./kubecontrollers
@@ -63,6 +70,10 @@ $(BIN)/kubernetes: tools/kubernetes/go.mod tools/kubernetes/main.go
 .PHONY: golden
 golden: kubectl $(BIN)/kubernetes ## Write what kubectl prints against Kubernetes' own API server to test/conformance
 	cd test && go test -count=1 ./conformance -golden $(BIN)/kubernetes
+
+.PHONY: charts
+charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts with Helm, and compare with Kubernetes
+	cd test && go test -count=1 -v -run '^TestHelm$$' ./conformance -helm
 
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf

@@ -15,6 +15,8 @@ var different = []struct {
 	{regexp.MustCompile(`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "TIME"},
 	// What client-go reports of a watch that --timeout has ended depends on how long the watch lasted.
 	{regexp.MustCompile(`(?m)^I\d{4} .* reflector\.go:\d+\] .*very short watch.*\n`), ""},
+	// What it reports of a watch that whoever began it has ended depends on what the watch was doing.
+	{regexp.MustCompile(`(?m)^[WE]\d{4} .* (request|reflector)\.go:\d+\] .*context canceled.*\n`), ""},
 	{regexp.MustCompile(`[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ `), "LOG "},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4}( UTC)?`), "TIME"},
 	{regexp.MustCompile(`(resourceVersion"?: *"?|Resource Version: +)\d+`), "${1}RV"},
@@ -68,4 +70,4 @@ var underline = regexp.MustCompile(`-{4,}`)
 // kept is the warning that something is stored and has no effect yet. Kubernetes has no such warnings, and needs what
 // is not part of it as well to do what these kinds say (see docs/services.md).
 var kept = regexp.MustCompile(
-	`^Warning: .*(carried only where|nothing in this version|no controller of Ingresses)`)
+	`^(LOG warnings\.go:\d+\] ")?Warning: .*(carried only where|nothing in this version|no controller of Ingresses)`)
