@@ -108,7 +108,17 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 test-root: build act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -vet=off -tags rootonly -timeout 15m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 10m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
+	  ./nodeagent/runtime/host
 	cd test && go test -vet=off -tags rootonly -timeout 15m -run Root ./e2e ./crash
+
+# Tests of runtime "host" that wait, or are about files, with images as without.
+SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines
+
+.PHONY: images
+images: helper ## Run the tests of runtime "host" on containers of an image, all of them; as root
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip 'TestRootImage|TestUnprivileged' \
+	  ./nodeagent/runtime/host
 
 .PHONY: act
 act: # The processes of the tests' scenarios of pods

@@ -42,6 +42,9 @@ type bundle struct {
 	// from the machine's.
 	Shared []int `json:",omitempty"`
 
+	// Parts are the mounts, by their indices, of whose sources only the paths below them are wanted.
+	Parts map[int]string `json:",omitempty"`
+
 	clones []int // Of Shared, in its order.
 }
 

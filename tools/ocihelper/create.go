@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
@@ -70,6 +72,9 @@ func execute(c command) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.console && !slices.ContainsFunc(as.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
+		as.Env = append(as.Env, "TERM=xterm") // As a container with a terminal has from the start.
+	}
 	p, err := c.process(&as, c.args)
 	if err != nil {
 		return 0, err
@@ -103,6 +108,7 @@ func (c command) process(as *specs.Process, args []string) (*libcontainer.Proces
 	}
 	if c.console {
 		p.ConsoleSocket = os.NewFile(consoleFD, "console")
+		p.ConsoleWidth, p.ConsoleHeight = c.width, c.height
 		return p, nil
 	}
 	p.Stdin, p.Stdout, p.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -13,7 +13,8 @@
 //
 // Descriptors: 0 to 2 are those of the new process. 3 is a socket to the shim, which gets "+PID\n" once the process
 // is made, or "-" and an error in words; the helper ends when the shim closes its end, and until then the process,
-// even if it is dead, keeps its PID. 4, with --console, is a socket that gets the terminal of the process. 5, with
+// even if it is dead, keeps its PID. 4, with --console, is a socket that gets the terminal of the process,
+// which has the size that --width=N and --height=N say. 5, with
 // --shm, is the mount namespace in which the pod's shared memory is mounted.
 package main
 
@@ -24,6 +25,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	_ "github.com/opencontainers/cgroups/devices" // Without it libcontainer cannot set the rules for devices.
 	"github.com/opencontainers/runc/libcontainer"
@@ -74,6 +76,7 @@ func main() {
 type command struct {
 	verb, bundle, id string
 	console, shm     bool
+	width, height    uint16 // Of the console; 0 leaves it without a size.
 	args             []string
 }
 
@@ -85,6 +88,10 @@ func parse(args []string) (command, error) {
 			c.console = true
 		case args[0] == "--shm":
 			c.shm = true
+		case strings.HasPrefix(args[0], "--width="):
+			c.width = size(args[0])
+		case strings.HasPrefix(args[0], "--height="):
+			c.height = size(args[0])
 		case c.verb == "":
 			c.verb = args[0]
 		case c.bundle == "":
@@ -103,6 +110,16 @@ func parse(args []string) (command, error) {
 		return c, errors.New("the helper needs a verb, a bundle and an ID")
 	}
 	return c, nil
+}
+
+// size reads a size of a terminal; one that makes no sense is none.
+func size(option string) uint16 {
+	_, text, _ := strings.Cut(option, "=")
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
 }
 
 func run(args []string) (pid int, err error) {

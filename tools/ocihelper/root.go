@@ -31,6 +31,9 @@ func (c command) mountRoot(b *bundle) (string, error) {
 	if err := b.placeShared(); err != nil {
 		return "", err
 	}
+	if err := b.placeParts(c.path("parts")); err != nil {
+		return "", err
+	}
 	if err := c.placeShm(b); err != nil {
 		return "", err
 	}

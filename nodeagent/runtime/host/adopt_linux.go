@@ -140,6 +140,7 @@ func (r *Runtime) damaged(id string) *sandbox {
 		createdAt: now(), bootID: r.bootID, damaged: true,
 	})
 	sb.ending = true
+	sb.shim, _ = loadShim(sb.dir)
 	r.mu.Lock()
 	r.sandboxes[id] = sb
 	r.mu.Unlock()

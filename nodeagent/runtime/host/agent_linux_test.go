@@ -20,14 +20,22 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
-// agentHelper is an agent that runs pods as fast as it can until it is killed. Every container appends its ID to the
-// file STARTS as it starts. What the runtime has acknowledged is printed.
+// agentHelper is an agent that runs pods as fast as it can until it is killed. Every container appends its name to
+// the file STARTS as it starts. What the runtime has acknowledged is printed.
 func agentHelper() int {
 	seed, _ := strconv.ParseInt(os.Getenv("SEED"), 10, 64)
 	rnd := rand.New(rand.NewSource(seed))
 	dir := os.Getenv("DIR")
-	r, err := New(Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		NoCgroups: rnd.Intn(2) == 0})
+	cfg := Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		NoCgroups: rnd.Intn(2) == 0}
+	var err error
+	if at := os.Getenv("IMAGES"); at != "" {
+		cfg.OCI, err = openImages(at)
+	}
+	var r *Runtime
+	if err == nil {
+		r, err = New(cfg)
+	}
 	if err != nil {
 		fmt.Println("error", err)
 		return 1
@@ -44,7 +52,7 @@ func agentHelper() int {
 		}
 		fmt.Println("sandbox", sb.GetPodSandboxId())
 		for j := range 2 {
-			script := `echo $MONOPLANE_CONTAINER_ID >> ` + os.Getenv("STARTS") + `; echo hello; `
+			script := fmt.Sprintf("echo p%d-%d-%d >> %s; echo hello; ", seed, i, j, os.Getenv("STARTS"))
 			if rnd.Intn(2) == 0 {
 				script += "exit 5"
 			} else {
@@ -134,6 +142,9 @@ func runAgent(t *testing.T, n *node, starts string, rnd *rand.Rand) map[string]s
 	cmd := exec.Command(testBinary(t))
 	cmd.Env = append(os.Environ(), helperVariable+"=agent", "DIR="+n.dir, "LOGS="+n.logs, "CLAIMS="+n.cfg.ClaimDir,
 		"STARTS="+starts, fmt.Sprint("SEED=", rnd.Int63()))
+	if n.cfg.OCI != nil {
+		cmd.Env = append(cmd.Env, "IMAGES="+n.images)
+	}
 	cmd.Stderr = testLog{t}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -161,6 +161,9 @@ func (r *Runtime) leftovers(sb *sandbox, list []*container) ([]sys.Proc, error) 
 	for _, p := range left {
 		roots = append(roots, p.PID)
 	}
+	if sb.rec.damaged {
+		roots = append(roots, recorded(sb)...)
+	}
 	for _, c := range list {
 		r.mu.RLock()
 		first := sys.Proc{PID: int(c.state.PID), Start: uint64(c.state.Born)}
@@ -171,6 +174,22 @@ func (r *Runtime) leftovers(sb *sandbox, list []*container) ([]sys.Proc, error) 
 	}
 	left, unread := sys.Descendants(roots)
 	return left, errors.Join(err, unread)
+}
+
+// recorded lists the live processes that the other files of a damaged sandbox name: its shim, and the process 1 of
+// each container. Processes of images tell nobody which sandbox they are of, but by the marker that is lost.
+func recorded(sb *sandbox) (pids []int) {
+	if sys.IsAlive(sb.shim) {
+		pids = append(pids, sb.shim.PID)
+	}
+	dirs, _ := os.ReadDir(filepath.Join(sb.dir, shim.Containers)) // Without it there is nothing to be known.
+	for _, d := range dirs {
+		state, err := loadState(filepath.Join(sb.dir, shim.Containers, d.Name()))
+		if first := (sys.Proc{PID: int(state.PID), Start: uint64(state.Born)}); err == nil && sys.IsAlive(first) {
+			pids = append(pids, first.PID)
+		}
+	}
+	return pids
 }
 
 // reapShim reaps a dead shim that was a child of this process. It returns false when the runtime is closed before.

@@ -297,6 +297,10 @@ func TestRestoredBackup(t *testing.T) {
 	if _, err := syscall.Wait4(shimPID, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
+	if onImages() { // Which does not die with its shim.
+		n.refused("pod", pid)
+		send(t, pid, syscall.SIGKILL)
+	}
 	eventually(t, "process 1 dies with its shim", func() bool { return !alive(pid) })
 	if _, err := n.trySandbox("pod"); err != nil {
 		t.Error(err)

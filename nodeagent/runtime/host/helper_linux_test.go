@@ -42,7 +42,9 @@ type node struct {
 	t    testing.TB
 	dir  string
 	logs string
-	cfg  Config
+	// images is where the store of images is, if there is one.
+	images string
+	cfg    Config
 	*Runtime
 }
 
@@ -57,6 +59,9 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	}
 	for _, f := range change {
 		f(&n.cfg)
+	}
+	if n.cfg.OCI != nil {
+		n.images = n.cfg.OCI.Images.(*testStore).dir
 	}
 	n.open()
 	t.Cleanup(n.cleanUp)
@@ -179,13 +184,24 @@ func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig
 	if onImages() {
 		// The files that tests exchange with their containers are there, and this program.
 		config.Mounts = []*runtimeapi.Mount{{HostPath: os.TempDir(), ContainerPath: os.TempDir()}}
-		return ofImage(config)
+		config = ofImage(config)
+		// They know the machine's pids, and orphans that no namespace of processes kills are what is hard to find.
+		config.Linux.SecurityContext.NamespaceOptions.Pid = runtimeapi.NamespaceMode_NODE
+		return config
 	}
 	return config
 }
 
 // onImages tells whether the suites of image "host" are to run on an image: MONOPLANE_TEST_IMAGES=1.
 func onImages() bool { return os.Getenv("MONOPLANE_TEST_IMAGES") != "" }
+
+// onlyHost skips what is different with images, where they have tests of their own.
+func onlyHost(t *testing.T, why string) {
+	t.Helper()
+	if onImages() {
+		t.Skip("not with images: ", why)
+	}
+}
 
 func (n *node) sandbox(name string) string {
 	n.t.Helper()

@@ -42,6 +42,7 @@ func TestExitCodes(t *testing.T) {
 
 // spec: CTR-4
 func TestStartErrors(t *testing.T) {
+	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("broken")
 	dir := t.TempDir()
@@ -86,6 +87,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	onlyHost(t, "images allow more")
 	n := newNode(t)
 	sb := n.sandbox("refusals")
 	ok := func() *runtimeapi.ContainerConfig { return containerConfig("c", "/bin/true") }
@@ -199,6 +201,7 @@ func ignoreSignal(t *testing.T, sig uintptr) {
 
 // What a process is given: environment, directory, session, standard input, signals, and no descriptor of anyone else.
 func TestProcessSurroundings(t *testing.T) {
+	onlyHost(t, "libcontainer sets up the process")
 	t.Setenv("MONOPLANE_SECRET", "must not be passed on")
 	ignoreSignal(t, 32)
 	n := newNode(t)

@@ -21,6 +21,7 @@ import (
 
 // What can never succeed is the caller's to mend, and says so.
 func TestNamesThatAreTooLong(t *testing.T) {
+	onlyHost(t, "libcontainer executes the command last")
 	n := newNode(t)
 	long := strings.Repeat("x", 300)
 	config := sandboxConfig(n, "long")
@@ -222,6 +223,7 @@ func TestFullDisk(t *testing.T) {
 
 // What a pod asks for explicitly and does not get is said.
 func TestUnhonouredFields(t *testing.T) {
+	onlyHost(t, "images honour them")
 	n := newNode(t)
 	config := sandboxConfig(n, "named")
 	config.Annotations = map[string]string{hostnameAnnotation: "hostname,subdomain"}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -28,16 +29,26 @@ import (
 	"monoplane.dev/nodeagent/runtime/stream"
 )
 
-const testImage = "example.com/busybox:1"
+const (
+	testImage   = "example.com/busybox:1"
+	busyboxPath = "/bin/busybox"
+)
+
+// testStore is a store of images, and where it is.
+type testStore struct {
+	*images.Store
+	dir string
+}
 
 // newTestImages returns a store with one image, of busybox.
-func newTestImages(t testing.TB) *images.Store {
+func newTestImages(t testing.TB) *testStore {
 	t.Helper()
-	program, err := os.ReadFile("/bin/busybox")
+	program, err := os.ReadFile(busyboxPath)
 	if err != nil {
 		t.Skip("busybox-static is not installed (make deps)")
 	}
-	store, err := images.Open(images.Config{Dir: filepath.Join(t.TempDir(), "images")})
+	dir := filepath.Join(t.TempDir(), "images")
+	store, err := images.Open(images.Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +56,20 @@ func newTestImages(t testing.TB) *images.Store {
 	if _, err := store.Load(t.Context(), bytes.NewReader(busyboxArchive(t, program))); err != nil {
 		t.Fatal(err)
 	}
-	return store
+	return &testStore{store, dir}
+}
+
+// openImages is what a second process of the test needs, for as long as it lives.
+func openImages(dir string) (*OCI, error) {
+	program, err := helper.Open()
+	if err != nil {
+		return nil, err
+	}
+	store, err := images.Open(images.Config{Dir: dir})
+	if err != nil {
+		return nil, errors.Join(err, program.Close())
+	}
+	return &OCI{Helper: program, Images: store, Service: cri.New(store, nil), Network: loopbackOnly{}}, nil
 }
 
 // busyboxArchive is an archive as docker save writes it.
@@ -62,8 +86,14 @@ func busyboxArchive(t testing.TB, program []byte) []byte {
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		headers = append(headers, tar.Header{Name: name, Mode: 0o755})
 	}
-	for _, applet := range strings.Fields("sh cat echo sleep true false id ls ps kill touch mkdir rm mount hostname " +
-		"env wc head grep stty tty test sync nc dd mknod readlink ip") {
+	applets, err := exec.CommandContext(t.Context(), busyboxPath, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, applet := range strings.Fields(string(applets)) {
+		if applet == "busybox" {
+			continue
+		}
 		headers = append(headers, tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"})
 	}
 	layer := archive(t, headers, contents)
@@ -129,7 +159,7 @@ func withImages(t testing.TB) func(*Config) {
 	t.Cleanup(func() { program.Close() })
 	store := newTestImages(t)
 	return func(cfg *Config) {
-		cfg.OCI = &OCI{Helper: program, Images: store, Service: cri.New(store, nil), Network: loopbackOnly{}}
+		cfg.OCI = &OCI{Helper: program, Images: store, Service: cri.New(store.Store, nil), Network: loopbackOnly{}}
 	}
 }
 

@@ -59,6 +59,7 @@ func pausedAtFork(t *testing.T, shimPID int, ready chan<- struct{}, paused func(
 //
 // spec: SAFE-4
 func TestPauseBetweenClockAndFork(t *testing.T) {
+	onlyHost(t, "the clock is looked at before the fifo is opened")
 	for _, then := range []string{"stop", "remove"} {
 		t.Run(then, func(t *testing.T) {
 			n := newNode(t, short(20*time.Second, never))

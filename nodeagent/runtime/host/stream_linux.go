@@ -59,7 +59,7 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	defer cancel(nil)
 	ends.run(ctx, cancel)
 	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Terminal: req.GetTty(),
-		Console: ends.console != nil}
+		Console: ends.console != nil, Width: int64(ends.first.Width), Height: int64(ends.first.Height)}
 	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), append(ends.fds, ends.kept...)...)
 	if err != nil {
 		conn.hangUp() // The shim is to kill the command now, not when its output has come to an end.
@@ -253,6 +253,7 @@ type pipes struct {
 	// console is where the terminal comes from that the command makes, and arrived is closed when it has come, or will
 	// not any more; nil where it is there from the beginning.
 	console *net.UnixConn
+	first   stream.Size // What that terminal is to begin with.
 	arrived chan struct{}
 }
 
@@ -354,6 +355,11 @@ func newConsole(with stream.Streams) (*pipes, error) {
 	}
 	p := &pipes{with: with, arrived: make(chan struct{})}
 	p.with.Err = nil
+	// The size that it begins with, if it is known already: a program asks for it when it starts.
+	select {
+	case p.first = <-with.Sizes:
+	default:
+	}
 	p.give(pair[1])
 	if p.console, err = fileConn(pair[0]); err != nil {
 		p.close()

@@ -317,6 +317,7 @@ func TestStreamsOfAnOlderShim(t *testing.T) {
 //
 // spec: CTR-9
 func TestForward(t *testing.T) {
+	onlyHost(t, "the pod has a network of its own")
 	n := newNode(t)
 	sb := n.plainSandbox("forward")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -48,7 +48,7 @@ func mount(host, container string) *runtimeapi.Mount {
 // script is a container that runs a script and has mounts.
 func script(name, text string, mounts ...*runtimeapi.Mount) *runtimeapi.ContainerConfig {
 	config := containerConfig(name, "/bin/sh", "-c", text)
-	config.Mounts = mounts
+	config.Mounts = append(config.Mounts, mounts...)
 	return config
 }
 
@@ -86,6 +86,7 @@ func listing(t *testing.T, dirs ...string) string {
 //
 // spec: LIFE-8
 func TestMountsAtTheirPaths(t *testing.T) {
+	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	sb := n.sandbox("views")
 	n.needViews(sb)
@@ -143,6 +144,7 @@ func TestMountsAtTheirPaths(t *testing.T) {
 // Mounts lie in each other in any order, a missing mount point is made in the volume that lacks it, or shown there
 // when the volume cannot be written to, and files are mounted as files.
 func TestNestedMounts(t *testing.T) {
+	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	sb := n.sandbox("nested")
 	n.needViews(sb)
@@ -168,6 +170,7 @@ cat /monoplane-fixed/f /monoplane-fixed/in/f; touch /monoplane-fixed/new 2>&1 | 
 
 // A volume whose content leads elsewhere by links leads there in the container only, and makes nothing on the machine.
 func TestLinksInVolumes(t *testing.T) {
+	onlyHost(t, "libcontainer makes mount points in volumes")
 	n := newNode(t)
 	sb := n.sandbox("hostile")
 	n.needViews(sb)
@@ -196,6 +199,7 @@ func TestLinksInVolumes(t *testing.T) {
 
 // A mount that cannot be made fails the start, with its name, and nothing runs without it.
 func TestMountsThatFail(t *testing.T) {
+	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("failing")
 	n.needViews(sb)
@@ -235,6 +239,7 @@ func TestMountsThatFail(t *testing.T) {
 
 // A device is seen at its path, as the mounts are.
 func TestDevices(t *testing.T) {
+	onlyHost(t, "images have devices of their own")
 	n := newNode(t)
 	sb := n.sandbox("devices")
 	n.needViews(sb)
@@ -260,6 +265,7 @@ func TestDevices(t *testing.T) {
 //
 // spec: LIFE-8
 func TestFilesOfThePod(t *testing.T) {
+	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	config := sandboxConfig(n, "files")
 	config.Hostname = "my-pod"
@@ -311,6 +317,7 @@ func TestFilesOfThePod(t *testing.T) {
 // What runs in a container by ExecSync sees what the container sees, also when the host path has been renamed since,
 // and after the runtime was restarted. Processes of one pod see each other.
 func TestExecInTheView(t *testing.T) {
+	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("exec")
 	n.needViews(sb)
@@ -343,6 +350,7 @@ func TestExecInTheView(t *testing.T) {
 //
 // spec: SEC-1
 func TestReadOnlyRoot(t *testing.T) {
+	onlyHost(t, "the files of tests are on a mount")
 	n := newNode(t)
 	sb := n.sandbox("sealed")
 	n.needViews(sb)
@@ -375,6 +383,7 @@ func TestReadOnlyRoot(t *testing.T) {
 // Where views are refused a container that can do without one runs, and says what it has not got; one that cannot
 // fails, with the remedy.
 func TestViewsAreRefused(t *testing.T) {
+	onlyHost(t, "images need no view")
 	if os.Getenv(confinedVariable) == "" {
 		cmd := exec.Command(testBinary(t), "-test.v", "-test.run", "^TestViewsAreRefused$")
 		cmd.Env = append(os.Environ(), helperVariable+"=confined", confinedVariable+"=1")
@@ -460,6 +469,7 @@ func confinedHelper() int {
 // The shim of an older version knows nothing of views: its pods go on under this runtime, and what they cannot have is
 // refused by name, never left out without a word.
 func TestOlderShim(t *testing.T) {
+	onlyHost(t, "older shims know no images")
 	n := newNode(t)
 	config := sandboxConfig(n, "older")
 	config.Annotations = map[string]string{hostnameAnnotation: "hostname"}
@@ -533,7 +543,11 @@ func TestPropagation(t *testing.T) {
 	for p, name := range runtimeapi.MountPropagation_name {
 		m := mount(src, "/monoplane-x")
 		m.Propagation = runtimeapi.MountPropagation(p)
-		ids[m.GetPropagation()] = n.run(sb, script(strings.ToLower(name), "exec sleep 1000", m))
+		config := script(strings.ToLower(name), "exec sleep 1000", m)
+		if onImages() { // To mount what the machine is to see.
+			config.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"SYS_ADMIN"}}
+		}
+		ids[m.GetPropagation()] = n.run(sb, config)
 	}
 	mountTmpfs(t, filepath.Join(src, "host"))
 	if err := os.WriteFile(filepath.Join(src, "host", "later"), nil, 0o644); err != nil {
@@ -598,6 +612,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 //
 // spec: SAFE-4, SAFE-6
 func TestExpiryOfASetup(t *testing.T) {
+	onlyHost(t, "a helper sets up the container")
 	n := newNode(t)
 	sb := n.sandbox("hanging")
 	n.needViews(sb)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -39,13 +40,19 @@ func (p *pod) bearBundle(c *container, std std) (int, error) {
 	if c.req.Expiry != 0 {
 		limit = time.Now().Add(time.Duration(c.req.Expiry - sys.BootTime()))
 	}
-	ours, theirs, err := c.consoleSocket()
-	if err != nil {
+	if err := expired(c.req.Expiry); err != nil { // Looked at again in release.
 		return 0, err
+	}
+	var ours, theirs *os.File
+	var err error
+	if c.req.Terminal {
+		if ours, theirs, err = consoleSocket(); err != nil {
+			return 0, err
+		}
 	}
 	b := &birth{ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }, over: make(chan struct{})}
 	ch := &child{c: c, first: true, ended: b.reaped}
-	pid, err := p.help(c, "create", nil, std, theirs, limit, ch)
+	pid, err := p.help(c, []string{"create"}, nil, std, theirs, limit, ch)
 	if err == nil {
 		if err = c.takeConsole(ours); err == nil {
 			err = p.release(c, b, limit)
@@ -101,10 +108,10 @@ func (p *pod) release(c *container, b *birth, limit time.Time) error {
 	return errors.New("the container could not be set up in time")
 }
 
-// help runs the helper and makes the process that it answers with a child of this shim: ch. With an error there is no
-// such child, and the helper has ended.
+// help runs the helper, with a verb and its options, and makes the process that it answers with a child of this shim:
+// ch. With an error there is no such child, and the helper has ended.
 func (p *pod) help(
-	c *container, verb string, args []string, std std, console *os.File, limit time.Time, ch *child,
+	c *container, verb, args []string, std std, console *os.File, limit time.Time, ch *child,
 ) (pid int, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,7 +124,7 @@ func (p *pod) help(
 	defer ours.Close()
 	what := &program{
 		path: helperPath, dir: "/", outside: true,
-		args:  []string{helperArgv0, verb, c.req.Bundle, c.req.ContainerID},
+		args:  slices.Concat([]string{helperArgv0}, verb, []string{c.req.Bundle, c.req.ContainerID}),
 		env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		files: append(std.fds(), theirs.Fd()),
 	}
@@ -202,17 +209,50 @@ func (p *pod) bearExecBundle(
 		limit = time.Now().Add(time.Duration(req.Timeout))
 	}
 	ch.ended, ch.terminal = ended, false
-	var console *os.File
-	if req.Console {
-		console = std[0]
-		null, err := nullStd()
-		if err != nil {
-			return 0, err
-		}
-		defer null.close()
-		std = null
+	// In a frozen group the new process would never get to its program.
+	if err := c.group.Thaw(); err != nil {
+		complain("the container's cgroup cannot be thawed", err)
 	}
-	return p.help(c, "exec", req.Args, std, console, limit, ch)
+	verb := []string{"exec"}
+	if !req.Console {
+		return p.help(c, verb, req.Args, std, nil, limit, ch)
+	}
+	if req.Width > 0 && req.Height > 0 {
+		verb = append(verb, "--width="+strconv.FormatInt(req.Width, 10), "--height="+strconv.FormatInt(req.Height, 10))
+	}
+	null, err := nullStd()
+	if err != nil {
+		return 0, err
+	}
+	defer null.close()
+	ours, theirs, err := consoleSocket()
+	if err != nil {
+		return 0, err
+	}
+	defer closeAll(ours, theirs)
+	pid, err := p.help(c, verb, req.Args, null, theirs, limit, ch)
+	if err != nil {
+		return 0, err
+	}
+	if err := ch.passTerminal(ours, std[0]); err != nil {
+		p.killTree(pid, ch)
+		return 0, err
+	}
+	return pid, nil
+}
+
+// passTerminal passes the terminal of a command on to whoever has asked for it. The shim keeps it open as well: when a
+// caller goes away and closes it, the command would end by that, perhaps before the shim could see what descends from
+// it.
+func (ch *child) passTerminal(from, to *os.File) error {
+	fd, name, err := receiveTerminal(from)
+	if err != nil {
+		return err
+	}
+	ch.console = os.NewFile(uintptr(fd), "terminal")
+	// If nobody is there to take it, the caller has gone, which the shim learns by the connection.
+	_ = syscall.Sendmsg(int(to.Fd()), name, syscall.UnixRights(fd), nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+	return nil
 }
 
 // nullStd is what a process begins with that makes its terminal itself.
@@ -226,11 +266,8 @@ func nullStd() (s std, err error) {
 	return s, nil
 }
 
-// consoleSocket makes the socket through which the terminal of a container comes, if it has one.
-func (c *container) consoleSocket() (ours, theirs *os.File, err error) {
-	if !c.req.Terminal {
-		return nil, nil, nil
-	}
+// consoleSocket makes the socket through which the terminal of a process comes.
+func consoleSocket() (ours, theirs *os.File, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -243,23 +280,32 @@ func (c *container) takeConsole(from *os.File) error {
 	if from == nil {
 		return nil
 	}
-	name, oob := make([]byte, 4096), make([]byte, 64)
-	_, n, _, _, err := syscall.Recvmsg(int(from.Fd()), name, oob, syscall.MSG_CMSG_CLOEXEC|syscall.MSG_DONTWAIT)
+	fd, _, err := receiveTerminal(from)
 	if err != nil {
-		return errors.New("the container's terminal was not made: " + err.Error())
+		return err
 	}
-	msgs, err := syscall.ParseSocketControlMessage(oob[:n])
+	_ = syscall.SetNonblock(fd, true)
+	c.outputs = []*os.File{os.NewFile(uintptr(fd), "terminal")}
+	c.peer, err = peer(fd)
+	return err
+}
+
+// receiveTerminal takes the terminal, and its name, that a helper which has ended has sent.
+func receiveTerminal(from *os.File) (fd int, name []byte, err error) {
+	name, oob := make([]byte, 4096), make([]byte, 64)
+	n, rights, _, _, err := syscall.Recvmsg(int(from.Fd()), name, oob, syscall.MSG_CMSG_CLOEXEC|syscall.MSG_DONTWAIT)
+	if err != nil {
+		return 0, nil, errors.New("the terminal was not made: " + err.Error())
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob[:rights])
 	if err != nil || len(msgs) != 1 {
-		return errors.New("the container's terminal was not sent")
+		return 0, nil, errors.New("the terminal was not sent")
 	}
 	fds, err := syscall.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
-		return errors.New("the container's terminal was not sent")
+		return 0, nil, errors.New("the terminal was not sent")
 	}
-	_ = syscall.SetNonblock(fds[0], true)
-	c.outputs = []*os.File{os.NewFile(uintptr(fds[0]), "terminal")}
-	c.peer, err = peer(fds[0])
-	return err
+	return fds[0], name[:n], nil
 }
 
 func closeAll(files ...*os.File) {

@@ -34,6 +34,7 @@ func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) s
 		return shimwire.ExecReply{Error: err.Error()}
 	}
 	files.close()
+	defer closeAll(ch.console)
 	// The container may have been emptied between the question and the fork; then nobody looks for more of it.
 	if c.running() != nil {
 		p.killGroup(pid, ch)

@@ -61,6 +61,8 @@ type child struct {
 	terminal bool
 	// ended is called once, without mu, after the process was reaped.
 	ended func(syscall.WaitStatus)
+	// console is the terminal of an Exec that made its own, kept open until that has ended.
+	console *os.File
 }
 
 // run is the shim's whole life.

@@ -393,6 +393,8 @@ type ExecRequest struct {
 	// Console says that the first descriptor is a socket that gets the terminal, which the command makes in its
 	// container. It takes a container that was made from a bundle.
 	Console bool
+	// Width and Height are what that terminal begins with; 0 leaves it without a size.
+	Width, Height int64
 }
 
 // Encode returns the body.
@@ -403,6 +405,8 @@ func (m *ExecRequest) Encode() []byte {
 	e.Int(3, m.Timeout)
 	e.Bool(4, m.Terminal)
 	e.Bool(5, m.Console)
+	e.Int(6, m.Width)
+	e.Int(7, m.Height)
 	return e.Bytes()
 }
 
@@ -420,6 +424,10 @@ func (m *ExecRequest) Decode(body []byte) error {
 			m.Terminal = f.Number() != 0
 		case 5:
 			m.Console = f.Number() != 0
+		case 6:
+			m.Width = f.Number()
+		case 7:
+			m.Height = f.Number()
 		}
 	})
 }

@@ -29,6 +29,8 @@ type Bundle struct {
 	Shm string
 	// Shared are the indices of the mounts in Spec that go both ways.
 	Shared []int `json:",omitempty"`
+	// Parts are the mounts in Spec, by their indices, of whose sources only the paths below them are wanted.
+	Parts map[int]string `json:",omitempty"`
 }
 
 // Image is what an image says of its containers, as in the image specification of OCI.

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -58,13 +59,16 @@ func (b *Bundle) mounts(in Input) error {
 				Options: append([]string{rbind, "rprivate"}, readOnlyRoot(sec)...)})
 		}
 	}
-	asked, shared, err := askedMounts(in.Container.GetMounts())
+	asked, err := askedMounts(in.Container.GetMounts())
 	if err != nil {
 		return err
 	}
-	at := map[string]bool{}
-	for _, m := range asked {
-		at[m.Destination] = true
+	at, shared, parts := map[string]bool{}, map[string]bool{}, map[string]string{}
+	for _, m := range in.Container.GetMounts() {
+		to := path.Join("/", m.GetContainerPath())
+		at[to] = true
+		shared[to] = m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+		parts[to] = m.GetImageSubPath()
 	}
 	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return at[m.Destination] })
 	all := append(base, asked...)
@@ -72,6 +76,12 @@ func (b *Bundle) mounts(in Input) error {
 	for i, m := range all {
 		if shared[m.Destination] {
 			b.Shared = append(b.Shared, i)
+		}
+		if part := parts[m.Destination]; part != "" {
+			if b.Parts == nil {
+				b.Parts = map[int]string{}
+			}
+			b.Parts[i] = part
 		}
 	}
 	if len(b.Shared) > 0 {
@@ -91,23 +101,29 @@ func readOnlyRoot(sec *runtimeapi.LinuxContainerSecurityContext) []string {
 	return []string{"rw"}
 }
 
-func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, shared map[string]bool, err error) {
-	shared = map[string]bool{}
+// askedMounts translates the mounts that the configuration lists. Of several at one place the last one is meant.
+func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err error) {
 	for _, m := range asked {
 		to := path.Join("/", m.GetContainerPath())
+		out = slices.DeleteFunc(out, func(had specs.Mount) bool { return had.Destination == to })
 		switch {
 		case m.GetHostPath() == "":
-			return nil, nil, fmt.Errorf("the mount at %q has no host_path", m.GetContainerPath())
+			return nil, fmt.Errorf("the mount at %q has no host_path", m.GetContainerPath())
 		case m.GetContainerPath() == "" || to == "/":
-			return nil, nil, fmt.Errorf("the mount of %q has no container_path below /", m.GetHostPath())
+			return nil, fmt.Errorf("the mount of %q has no container_path below /", m.GetHostPath())
+		case m.GetImageSubPath() != "" && !filepath.IsLocal(m.GetImageSubPath()):
+			return nil, fmt.Errorf("the mount at %q: image_sub_path %q leads out of %q", to, m.GetImageSubPath(),
+				m.GetHostPath())
+		case m.GetImageSubPath() != "" && m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+			return nil, fmt.Errorf("the mount at %q: image_sub_path needs a propagation that is not bidirectional", to)
 		case m.GetRecursiveReadOnly() &&
 			(!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
-			return nil, nil, fmt.Errorf("the mount at %q: recursive_read_only needs readonly and private propagation", to)
+			return nil, fmt.Errorf("the mount at %q: recursive_read_only needs readonly and private propagation", to)
 		}
 		o := []string{rbind}
 		switch m.GetPropagation() {
 		case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
-			o, shared[to] = append(o, "rshared"), true
+			o = append(o, "rshared")
 		case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
 			o = append(o, "rslave")
 		default:
@@ -128,5 +144,5 @@ func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, shared map[strin
 		}
 		out = append(out, mt)
 	}
-	return out, shared, nil
+	return out, nil
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// placeParts finds the mounts of which only a path below their source is wanted, as they are now, and puts each where
+// the container's mount names it. Links on the way are followed as long as they stay below the source, whoever changes
+// them meanwhile: from then on nobody looks at the path again.
+func (b *bundle) placeParts(dir string) error {
+	for i, sub := range b.Parts {
+		if i < 0 || i >= len(b.Spec.Mounts) {
+			return fmt.Errorf("the description of the container: there is no mount %d", i)
+		}
+		m := &b.Spec.Mounts[i]
+		at, err := placePart(m.Source, sub, filepath.Join(dir, strconv.Itoa(i)))
+		if err != nil {
+			return err
+		}
+		m.Source = at
+	}
+	return nil
+}
+
+func placePart(source, sub, at string) (string, error) {
+	from, err := unix.Open(source, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: source, Err: err}
+	}
+	defer unix.Close(from)
+	part, err := unix.Openat2(from, sub, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
+		return "", fmt.Errorf("the path %q leads out of %q", sub, source)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the path %q below %q: %w", sub, source, err)
+	}
+	defer unix.Close(part)
+	var st unix.Stat_t
+	if err := unix.Fstat(part, &st); err != nil {
+		return "", os.NewSyscallError("fstat", err)
+	}
+	tree, err := unix.OpenTree(part, "", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH|
+		unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("the path %q below %q cannot be mounted: %w", sub, source, err)
+	}
+	defer unix.Close(tree)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = os.MkdirAll(at, 0o700)
+	} else if err = os.MkdirAll(filepath.Dir(at), 0o700); err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(at, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
+			err = f.Close()
+		}
+	}
+	if err == nil {
+		err = unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	if err != nil {
+		return "", &os.PathError{Op: "move_mount", Path: at, Err: err}
+	}
+	return at, nil
+}
