@@ -27,6 +27,9 @@ func (r *Runtime) CreateContainer(
 	if err == nil && image == "" {
 		err = checkContainer(config)
 	}
+	if err == nil {
+		config, err = r.withStopSignal(config, image)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 
 const (
 	testImage   = "example.com/busybox:1"
+	signalImage = "example.com/signal:1" // The same with a STOPSIGNAL.
 	busyboxPath = "/bin/busybox"
 )
 
@@ -100,10 +101,12 @@ func busyboxArchive(t testing.TB, program []byte) []byte {
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"Env":["FROM_IMAGE=yes"],`+
 		`"Cmd":["/bin/sh","-c","echo default"]},"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`,
 		runtime.GOARCH, sha256.Sum256(layer))
-	files := []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "layer.tar"}}
+	files := []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "signal.json"}, {Name: "layer.tar"}}
 	return archive(t, files, map[string]string{
-		"manifest.json": `[{"Config":"config.json","RepoTags":["` + testImage + `"],"Layers":["layer.tar"]}]`,
-		"config.json":   config, "layer.tar": string(layer),
+		"manifest.json": `[{"Config":"config.json","RepoTags":["` + testImage + `"],"Layers":["layer.tar"]},` +
+			`{"Config":"signal.json","RepoTags":["` + signalImage + `"],"Layers":["layer.tar"]}]`,
+		"config.json": config, "layer.tar": string(layer),
+		"signal.json": strings.Replace(config, `"Env"`, `"StopSignal":"SIGUSR1","Env"`, 1),
 	})
 }
 

@@ -35,6 +35,8 @@ type Runtime struct {
 	close   context.CancelFunc
 	work    sync.WaitGroup // The goroutines that watch over shims. Added to while mu is held and closing is not done.
 
+	measuring chan struct{} // Holds one while the files of a container are looked at.
+
 	surveyed chan struct{} // Closed when others is known.
 
 	// mu guards everything below, and the fields of sandboxes and containers that say so. It is never held during a
@@ -67,7 +69,8 @@ func New(cfg Config) (*Runtime, error) {
 		log: cfg.Logger, dir: dir, oci: cfg.OCI, cgroups: &cgroup.Manager{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		names: map[podName]chan struct{}{}, subscribers: map[*subscriber]struct{}{},
-		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}), others: map[string][]other{},
+		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}),
+		measuring: make(chan struct{}, 1), others: map[string][]other{},
 	}
 	r.closing, r.close = context.WithCancel(context.Background())
 	if r.bootID, err = sys.BootID(); err != nil {

@@ -62,8 +62,9 @@ type container struct {
 	// updating makes one change of them at a time.
 	updating sync.Mutex
 	// exited is closed when state.Phase is Exited.
-	exited chan struct{}
-	cpu    meter
+	exited  chan struct{}
+	cpu     meter
+	written written
 
 	// Of a stop, guarded by Runtime.mu: when the runtime steps in, and whether it watches for that and has signalled.
 	killAt            time.Time

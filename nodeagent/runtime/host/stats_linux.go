@@ -22,7 +22,7 @@ func (r *Runtime) ContainerStats(
 	if c == nil {
 		return nil, notFound("container", req.GetContainerId())
 	}
-	return &runtimeapi.ContainerStatsResponse{Stats: c.stats()}, nil
+	return &runtimeapi.ContainerStatsResponse{Stats: r.containerStats(c)}, nil
 }
 
 // ListContainerStats implements CRI, for containers that run.
@@ -43,7 +43,7 @@ func (r *Runtime) ListContainerStats(
 	r.mu.RUnlock()
 	resp := &runtimeapi.ListContainerStatsResponse{}
 	for _, c := range list {
-		resp.Stats = append(resp.Stats, c.stats())
+		resp.Stats = append(resp.Stats, r.containerStats(c))
 	}
 	return resp, nil
 }
@@ -64,7 +64,7 @@ func (r *Runtime) PodSandboxStats(
 	if sb == nil {
 		return nil, notFound("sandbox", req.GetPodSandboxId())
 	}
-	return &runtimeapi.PodSandboxStatsResponse{Stats: sb.stats(running)}, nil
+	return &runtimeapi.PodSandboxStatsResponse{Stats: r.sandboxStats(sb, running)}, nil
 }
 
 // ListPodSandboxStats implements CRI, for sandboxes that are ready.
@@ -83,7 +83,7 @@ func (r *Runtime) ListPodSandboxStats(
 	r.mu.RUnlock()
 	resp := &runtimeapi.ListPodSandboxStatsResponse{}
 	for sb, containers := range running {
-		resp.Stats = append(resp.Stats, sb.stats(containers))
+		resp.Stats = append(resp.Stats, r.sandboxStats(sb, containers))
 	}
 	return resp, nil
 }
@@ -98,9 +98,9 @@ func (sb *sandbox) runningLocked() []*container {
 	return out
 }
 
-// stats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of those that
+// sandboxStats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of those that
 // run. Its network is the machine's, and counts for nobody.
-func (sb *sandbox) stats(running []*container) *runtimeapi.PodSandboxStats {
+func (r *Runtime) sandboxStats(sb *sandbox, running []*container) *runtimeapi.PodSandboxStats {
 	config, at := sb.rec.config, now()
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	if nanos := cgroup.CPU(sb.rec.group); nanos >= 0 {
@@ -109,7 +109,7 @@ func (sb *sandbox) stats(running []*container) *runtimeapi.PodSandboxStats {
 	}
 	tasks, counted := int64(0), len(running) > 0
 	for _, c := range running {
-		s := c.stats()
+		s := r.containerStats(c)
 		linux.Containers = append(linux.Containers, s)
 		linux.Memory = sum(linux.Memory, s.GetMemory())
 		n := cgroup.Tasks(c.rec.group)
@@ -174,7 +174,7 @@ func (m *meter) rate(at, cpu int64) int64 {
 	return m.nano
 }
 
-func (c *container) stats() *runtimeapi.ContainerStats {
+func (r *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 	config := c.rec.config
 	s := &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
 		Id: c.id, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
@@ -189,6 +189,10 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at, UsageBytes: known(u.MemoryBytes),
 			WorkingSetBytes: known(u.WorkingSet), RssBytes: known(u.Anonymous), AvailableBytes: known(u.Available),
 			PageFaults: known(u.Faults), MajorPageFaults: known(u.MajorFaults)}
+	}
+	if c.rec.image != "" {
+		s.WritableLayer = r.layer(c)
+		return s
 	}
 	// What it writes, it writes to the machine's filesystem: there is no layer of its own.
 	s.WritableLayer = &runtimeapi.FilesystemUsage{Timestamp: at, UsedBytes: known(0), InodesUsed: known(0),
