@@ -12,6 +12,7 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // Config is what an Applier works with.
@@ -77,7 +78,7 @@ func (a *Applier) Verify(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.kernel != nil {
-		if g, err := a.readGeneration(); err == nil && g == a.generation {
+		if g, err := nft.Generation(a.cfg.Netfilter); err == nil && g == a.generation {
 			return a.settle(ctx)
 		}
 	}
@@ -139,7 +140,8 @@ func (a *Applier) know(conn *nftables.Conn) error {
 	for name, c := range a.ledger.chains {
 		wanted[name] = a.table.ruleCount(c)
 	}
-	generation, genErr := a.readGeneration() // before reading, so that a change meanwhile is seen by the next Verify
+	// Before reading, so that a change meanwhile is seen by the next Verify.
+	generation, genErr := nft.Generation(a.cfg.Netfilter)
 	k, err := readKernel(conn, a.table, wanted)
 	switch {
 	case errors.Is(err, errForeign):
@@ -176,7 +178,7 @@ func (t *table) create(conn *nftables.Conn, exists bool) error {
 		}
 	}
 	for i, v6 := range []bool{false, true} {
-		if elements := intervals(t.ranges, v6); len(elements) > 0 {
+		if elements := nft.Intervals(nft.Ranges(t.ranges), v6); len(elements) > 0 {
 			if err := conn.SetAddElements(t.inside[i], elements); err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package services
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // kernel is what the table in the kernel has, as far as it was read or written by an Applier.
@@ -148,7 +147,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 			}
 			for _, e := range elements {
 				entry, ok := entryOf(e.Key, v6, m == t.nodePorts[i])
-				chain, known := verdictChain(e.Val)
+				chain, known := nft.Target(e.Val)
 				if !ok || !known {
 					return fmt.Errorf("an element of map %s: %w", m.Name, errForeign)
 				}
@@ -165,7 +164,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 		if err != nil {
 			return fmt.Errorf("reading set %s: %w", t.inside[i].Name, err)
 		}
-		if !sameIntervals(inside, intervals(t.ranges, v6)) {
+		if !nft.SameIntervals(inside, nft.Intervals(nft.Ranges(t.ranges), v6)) {
 			return fmt.Errorf("set %s: %w", t.inside[i].Name, errForeign)
 		}
 	}
@@ -193,39 +192,4 @@ func readAddresses(conn *nftables.Conn, s *nftables.Set, into map[netip.Addr]boo
 		into[a] = true
 	}
 	return nil
-}
-
-// sameIntervals compares sets of ranges. The kernel adds an end at address 0 where a set does not begin with it.
-func sameIntervals(a, b []nftables.SetElement) bool {
-	keys := func(in []nftables.SetElement) []string {
-		var out []string
-		for _, e := range in {
-			if e.IntervalEnd && !slices.ContainsFunc(e.Key, func(c byte) bool { return c != 0 }) {
-				continue
-			}
-			out = append(out, fmt.Sprintf("%x %v", e.Key, e.IntervalEnd))
-		}
-		slices.Sort(out)
-		return out
-	}
-	return slices.Equal(keys(a), keys(b))
-}
-
-// verdictChain reads the data of an element of a verdict map: goto a chain.
-func verdictChain(data []byte) (chain string, ok bool) {
-	d, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return "", false
-	}
-	d.ByteOrder = binary.BigEndian
-	for d.Next() {
-		switch d.Type() {
-		case unix.NFTA_VERDICT_CODE:
-			code := int32(d.Uint32()) //nolint:gosec // the kernel's codes are negative
-			ok = code == unix.NFT_GOTO
-		case unix.NFTA_VERDICT_CHAIN:
-			chain = d.String()
-		}
-	}
-	return chain, ok && chain != "" && d.Err() == nil
 }

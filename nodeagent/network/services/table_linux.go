@@ -10,6 +10,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // TableName is the name of the table, of family inet.
@@ -137,22 +139,22 @@ func (t *table) dispatch() [][]expr.Any {
 			size = 4
 		}
 		rules = append(rules,
-			join(ofFamily(v6), []expr.Any{
+			nft.Join(nft.OfFamily(v6), []expr.Any{
 				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg32Key},
-				destination(v6, reg32Key+1), destinationPort(reg32Key + 1 + size),
+				nft.Destination(v6, reg32Key+1), nft.DestinationPort(reg32Key + 1 + size),
 				&expr.Lookup{
 					SourceRegister: regKey, SetName: t.services[i].Name, IsDestRegSet: true,
 				},
 			}),
-			join(ofFamily(v6), []expr.Any{
-				destination(v6, regKey),
+			nft.Join(nft.OfFamily(v6), []expr.Any{
+				nft.Destination(v6, regKey),
 				&expr.Lookup{SourceRegister: regKey, SetName: t.clusterIPs[i].Name},
 				&expr.Verdict{Kind: expr.VerdictGoto, Chain: Reject},
 			}),
-			join(ofFamily(v6), notLoopback(v6), []expr.Any{
+			nft.Join(nft.OfFamily(v6), notLoopback(v6), []expr.Any{
 				&expr.Fib{Register: regKey, FlagDADDR: true, ResultADDRTYPE: true},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: regKey, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg32Key}, destinationPort(reg32Key + 1),
+				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg32Key}, nft.DestinationPort(reg32Key + 1),
 				&expr.Lookup{SourceRegister: regKey, SetName: t.nodePorts[i].Name, IsDestRegSet: true},
 			}),
 		)
@@ -168,14 +170,14 @@ func (t *table) masquerade() [][]expr.Any {
 		if v6 {
 			size = 4
 		}
-		rules = append(rules, join(ofFamily(v6), []expr.Any{
+		rules = append(rules, nft.Join(nft.OfFamily(v6), []expr.Any{
 			&expr.Ct{Key: expr.CtKeySTATUS, Register: regKey},
 			&expr.Bitwise{
 				SourceRegister: regKey, DestRegister: regKey, Len: 4,
 				Mask: binaryutil.NativeEndian.PutUint32(dnatted), Xor: make([]byte, 4),
 			},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: regKey, Data: make([]byte, 4)},
-			source(v6, reg32Key), destination(v6, reg32Key+size),
+			nft.Source(v6, reg32Key), nft.Destination(v6, reg32Key+size),
 			&expr.Lookup{SourceRegister: regKey, SetName: t.hairpins[i].Name},
 			&expr.Masq{},
 		}))
@@ -192,7 +194,7 @@ func (t *table) chainRules(c Chain, sets func(*nftables.Set, []nftables.SetEleme
 		// Pods and the node itself are inside. A client outside keeps its address on its way here.
 		rules = append(rules,
 			[]expr.Any{
-				source(c.V6, regKey), &expr.Lookup{SourceRegister: regKey, SetName: t.inside[index(c.V6)].Name},
+				nft.Source(c.V6, regKey), &expr.Lookup{SourceRegister: regKey, SetName: t.inside[nft.Index(c.V6)].Name},
 				&expr.Verdict{Kind: expr.VerdictGoto, Chain: c.Inside},
 			},
 			[]expr.Any{
@@ -203,13 +205,13 @@ func (t *table) chainRules(c Chain, sets func(*nftables.Set, []nftables.SetEleme
 	}
 	switch {
 	case c.Next != "":
-		if elements := intervals(c.Sources, c.V6); len(elements) > 0 {
-			set, err := sets(&nftables.Set{Interval: true, KeyType: addrType(c.V6)}, elements)
+		if elements := nft.Intervals(nft.Ranges(c.Sources), c.V6); len(elements) > 0 {
+			set, err := sets(&nftables.Set{Interval: true, KeyType: nft.AddrType(c.V6)}, elements)
 			if err != nil {
 				return nil, err
 			}
 			rules = append(rules, []expr.Any{
-				source(c.V6, regKey), &expr.Lookup{SourceRegister: regKey, SetName: set.Name, SetID: set.ID},
+				nft.Source(c.V6, regKey), &expr.Lookup{SourceRegister: regKey, SetName: set.Name, SetID: set.ID},
 				&expr.Verdict{Kind: expr.VerdictGoto, Chain: c.Next},
 			})
 		}
@@ -226,7 +228,7 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 	[][]expr.Any, error,
 ) {
 	to := c.Backends[:min(len(c.Backends), mostBackends)]
-	backendType := nftables.MustConcatSetType(addrType(c.V6), nftables.TypeInetService)
+	backendType := nftables.MustConcatSetType(nft.AddrType(c.V6), nftables.TypeInetService)
 	var numbered, known []nftables.SetElement
 	for i, b := range to {
 		numbered = append(numbered, nftables.SetElement{
@@ -235,7 +237,7 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 		known = append(known, nftables.SetElement{Key: backendBytes(b)})
 	}
 	dnat := &expr.NAT{
-		Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: regBackend, RegProtoMin: reg32End + width(c.V6),
+		Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: regBackend, RegProtoMin: reg32End + nft.Width(c.V6),
 	}
 	if c.V6 {
 		dnat.Family = unix.NFPROTO_IPV6
@@ -256,7 +258,7 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 	}
 	random, err := pickOne()
 	if err != nil || c.Affinity == "" {
-		return [][]expr.Any{join(random, []expr.Any{dnat})}, err
+		return [][]expr.Any{nft.Join(random, []expr.Any{dnat})}, err
 	}
 	valid, err := sets(&nftables.Set{KeyType: backendType, Concatenation: true}, known)
 	if err != nil {
@@ -272,14 +274,14 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 	forget := &expr.Dynset{SrcRegKey: regKey, SrcRegData: regBackend, SetName: c.Affinity, Operation: dynDelete}
 	return [][]expr.Any{
 		{ // the backend that the client had, if it still is one
-			source(c.V6, regKey),
+			nft.Source(c.V6, regKey),
 			&expr.Lookup{SourceRegister: regKey, DestRegister: regBackend, IsDestRegSet: true, SetName: c.Affinity},
 			&expr.Lookup{SourceRegister: regBackend, SetName: valid.Name, SetID: valid.ID},
 			remember, dnat,
 		},
 		// Remembering does not overwrite, and a rule ends where the map is full: then the last rule serves.
-		join([]expr.Any{source(c.V6, regKey)}, random, []expr.Any{forget, remember, dnat}),
-		join(again, []expr.Any{dnat}),
+		nft.Join([]expr.Any{nft.Source(c.V6, regKey)}, random, []expr.Any{forget, remember, dnat}),
+		nft.Join(again, []expr.Any{dnat}),
 	}, nil
 }
 
@@ -287,8 +289,8 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 func (t *table) affinitySet(a Affinity) *nftables.Set {
 	return t.number(&nftables.Set{
 		Table: t.Table, Name: a.Name, IsMap: true, Dynamic: true, HasTimeout: true, Timeout: defaultAffinity,
-		Size: mostRemembered, KeyType: addrType(a.V6), Concatenation: false,
-		DataType: nftables.MustConcatSetType(addrType(a.V6), nftables.TypeInetService),
+		Size: mostRemembered, KeyType: nft.AddrType(a.V6), Concatenation: false,
+		DataType: nftables.MustConcatSetType(nft.AddrType(a.V6), nftables.TypeInetService),
 	})
 }
 
@@ -303,30 +305,11 @@ func (t *table) mark(chain string, i, n int) []byte {
 		fmt.Sprintf("%s/%x %s %d/%d", schema, sum[:4], chain, i+1, n))
 }
 
-func join(parts ...[]expr.Any) []expr.Any {
-	var out []expr.Any
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
-}
-
-func ofFamily(v6 bool) []expr.Any {
-	proto := byte(unix.NFPROTO_IPV4)
-	if v6 {
-		proto = unix.NFPROTO_IPV6
-	}
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: regKey},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: regKey, Data: []byte{proto}},
-	}
-}
-
 // notLoopback leaves out loopback addresses: the answer to a rewritten packet would not get out of the machine.
 func notLoopback(v6 bool) []expr.Any {
 	if v6 {
 		return []expr.Any{
-			destination(v6, regKey),
+			nft.Destination(v6, regKey),
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: regKey, Data: netip.IPv6Loopback().AsSlice()},
 		}
 	}
@@ -334,44 +317,4 @@ func notLoopback(v6 bool) []expr.Any {
 		DestRegister: regKey, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 1,
 	}
 	return []expr.Any{first, &expr.Cmp{Op: expr.CmpOpNeq, Register: regKey, Data: []byte{127}}}
-}
-
-func source(v6 bool, reg uint32) expr.Any {
-	if v6 {
-		return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: 8, Len: 16}
-	}
-	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4}
-}
-
-func destination(v6 bool, reg uint32) expr.Any {
-	if v6 {
-		return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: 24, Len: 16}
-	}
-	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4}
-}
-
-func destinationPort(reg uint32) expr.Any {
-	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
-}
-
-func addrType(v6 bool) nftables.SetDatatype {
-	if v6 {
-		return nftables.TypeIP6Addr
-	}
-	return nftables.TypeIPAddr
-}
-
-// width is how many small registers an address takes.
-func width(v6 bool) uint32 {
-	if v6 {
-		return 4
-	}
-	return 1
-}
-
-func index(v6 bool) int {
-	if v6 {
-		return 1
-	}
-	return 0
 }

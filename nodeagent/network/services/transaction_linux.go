@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // step is a part of a transaction. In one transaction, and from one to the next, steps of a lower pass come first:
@@ -99,7 +101,7 @@ func (a *Applier) plan() ([]step, error) {
 			if s.twice {
 				key = append(key, key...)
 			}
-			set, element := s.sets[index(addr.Is6())], []nftables.SetElement{{Key: key}}
+			set, element := s.sets[nft.Index(addr.Is6())], []nftables.SetElement{{Key: key}}
 			switch want := s.want[addr] > 0; {
 			case want && !s.have[addr]:
 				add(step{pass: s.add, addr: addr, set: set, add: element})
@@ -166,9 +168,9 @@ func (a *Applier) planEntry(e Entry, add func(step)) error {
 	if !ok {
 		return fmt.Errorf("a Service has protocol %q, which must be tcp, udp or sctp", e.Protocol)
 	}
-	set := a.table.services[index(e.V6)]
+	set := a.table.services[nft.Index(e.V6)]
 	if !e.Addr.IsValid() {
-		set = a.table.nodePorts[index(e.V6)]
+		set = a.table.nodePorts[nft.Index(e.V6)]
 	}
 	st := step{pass: moveEntry, entry: e, target: want, set: set}
 	if have != "" {
