@@ -30,8 +30,8 @@ type Networked interface {
 	Runtime
 	// HasNetwork tells whether pods have a network of their own.
 	HasNetwork() bool
-	// ServeNetwork carries traffic to Services, and answers names, until ctx ends. It is called once for a node, after
-	// Open.
+	// ServeNetwork carries traffic to Services, answers names, and enforces NetworkPolicies, until ctx ends. It is called
+	// once for a node, after Open.
 	ServeNetwork(ctx context.Context, node network.Node, logger *slog.Logger) error
 	// Down takes away what the network of the node in dir has on this machine. No pod is left then, and the connection of
 	// Open is closed.

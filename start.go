@@ -235,7 +235,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.api, err = apiserver.New(ctx, apiserver.Config{
 		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.usages, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
-		Registerer: p.metrics, Services: c.cfg.services, Audit: trail,
+		Registerer: p.metrics, Services: c.cfg.services, Audit: trail, PodNetwork: c.hasNetwork(),
 		PodSecurity: security.Config{
 			Defaults: c.cfg.PodSecurity.Defaults, Namespaces: c.cfg.PodSecurity.ExemptNamespaces,
 			Users: c.cfg.PodSecurity.ExemptUsers, RuntimeClasses: c.cfg.PodSecurity.ExemptRuntimeClasses,

@@ -71,6 +71,8 @@ type Config struct {
 	PodSecurity security.Config
 	// Services is where the addresses and node ports of Services come from; it has defaults.
 	Services servicerange.Ranges
+	// PodNetwork says that pods have a network of their own, in which NetworkPolicies are enforced.
+	PodNetwork bool
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 	// Logger gets what clients are not told, and the audit; it defaults to one that discards.
@@ -132,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 				}},
 			Audit: acts, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
-			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,
+			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services, PodNetwork: cfg.PodNetwork,
 		}),
 	}
 	s.methods = methods(s.services)

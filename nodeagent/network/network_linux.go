@@ -75,10 +75,16 @@ func (n *Network) adopt(ctx context.Context) error {
 // Namespace returns the node namespace, for Services and names.
 func (n *Network) Namespace() *nodens.Namespace { return n.namespace }
 
+// Owners returns which sandboxes have which addresses.
+func (n *Network) Owners() map[string][]netip.Addr { return n.register.Owners() }
+
 // Attach gives a sandbox its link and addresses, of which the first is the pod's address. Namespace is the path of its
-// network namespace. Asked again for the same sandbox, it returns what it has, and repairs it.
-func (n *Network) Attach(ctx context.Context, sandbox, namespace string, config *runtimeapi.PodSandboxConfig) (
-	[]netip.Addr, error) {
+// network namespace. Before it is connected, before is told its addresses; an error of it keeps the sandbox from being
+// connected. Asked again for the same sandbox, it returns what it has, and repairs it.
+func (n *Network) Attach(
+	ctx context.Context, sandbox, namespace string, config *runtimeapi.PodSandboxConfig,
+	before func(addresses []netip.Addr) error,
+) ([]netip.Addr, error) {
 	attach, err := wanted(config)
 	if err != nil {
 		return nil, err
@@ -90,6 +96,9 @@ func (n *Network) Attach(ctx context.Context, sandbox, namespace string, config 
 	defer netns.Close()
 	// An address stays the sandbox's although connecting it fails: it may have been connected all the same.
 	if attach.Addresses, err = n.register.Allocate(sandbox); err != nil {
+		return nil, err
+	}
+	if err := before(attach.Addresses); err != nil {
 		return nil, err
 	}
 	attached, err := n.namespace.Attach(ctx, sandbox, netns, attach)

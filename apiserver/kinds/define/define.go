@@ -43,6 +43,8 @@ type Config struct {
 	Bearers *authn.Bearers
 	// Services is where the addresses and node ports of Services come from.
 	Services servicerange.Ranges
+	// PodNetwork says that pods have a network of their own, in which NetworkPolicies are enforced.
+	PodNetwork bool
 	// Namespaced are the kinds that are stored in namespaces. Package kinds fills it in.
 	Namespaced []*object.Kind
 }

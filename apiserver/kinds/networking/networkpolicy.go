@@ -1,6 +1,8 @@
 package networking
 
 import (
+	"context"
+
 	"google.golang.org/protobuf/proto"
 	utilnet "k8s.io/utils/net"
 
@@ -9,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -22,15 +25,19 @@ const (
 )
 
 // NetworkPolicy describes the kind.
-func NetworkPolicy(define.Config) define.Definition {
+func NetworkPolicy(c define.Config) define.Definition {
+	var guards func(context.Context, *networkingv1.NetworkPolicy) ([]store.Guard, error)
+	if !c.PodNetwork {
+		guards = define.Warned[*networkingv1.NetworkPolicy](
+			"pods are on the network of their machine here, where NetworkPolicies are not enforced: all traffic is let through")
+	}
 	return define.Definition{Strategy: registry.Typed[*networkingv1.NetworkPolicy]{
 		Kind:     networkingv1.NetworkPolicyKind,
 		Spec:     func(o *networkingv1.NetworkPolicy) proto.Message { return o.GetSpec() },
 		Default:  DefaultNetworkPolicy,
 		Validate: ValidateNetworkPolicy,
-		Guards: define.Warned[*networkingv1.NetworkPolicy](
-			"nothing in this version enforces NetworkPolicies: all traffic is let through"),
-		Main: registry.TypedUpdateRules[*networkingv1.NetworkPolicy]{Validate: ValidateNetworkPolicyUpdate},
+		Guards:   guards,
+		Main:     registry.TypedUpdateRules[*networkingv1.NetworkPolicy]{Validate: ValidateNetworkPolicyUpdate},
 		Table: define.Columns[*networkingv1.NetworkPolicy]{
 			define.Text("Pod-Selector", "The pods, by their labels.", func(o *networkingv1.NetworkPolicy) string {
 				return define.OrNone(workload.Selector(o.GetSpec().GetPodSelector()))

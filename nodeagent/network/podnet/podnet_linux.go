@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/enforcer"
 	"monoplane.dev/nodeagent/network/nodens"
+	"monoplane.dev/nodeagent/network/policies"
 	"monoplane.dev/nodeagent/runtime/oci"
 )
 
@@ -31,6 +33,8 @@ type Config struct {
 	ServiceRanges []netip.Prefix
 	// Rootless has the node namespace made as without root; processes that are not root do that anyway.
 	Rootless bool
+	// Policies isolates sandboxes before they are connected. Nil isolates none.
+	Policies *enforcer.Enforcer
 	// Log takes what is repaired and what goes wrong later. Required.
 	Log *slog.Logger
 }
@@ -65,6 +69,9 @@ func New(cfg Config) *Network {
 // are: they are connected as they were, what others have is given back. Told the same again, it does nothing. spec:
 // NET-1
 func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing []oci.Sandbox) error {
+	if err := n.await(ctx, ""); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -104,12 +111,15 @@ func (n *Network) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.network = made
+	if err := n.protect(ctx, made); err != nil {
+		return err
+	}
 	if err := made.Retain(ctx, func(id string) bool { _, is := n.connected[id]; return is }); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(n.connected)) {
 		s := n.connected[id]
-		if _, err := made.Attach(ctx, s.ID, s.Namespace, s.Config); err != nil {
+		if _, err := n.connect(ctx, made, s); err != nil {
 			// The others have a right to theirs, and this one may have ended meanwhile.
 			n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
 		}
@@ -134,14 +144,73 @@ func (n *Network) Ready(ctx context.Context) error {
 	return n.open(ctx)
 }
 
+// await waits for the policies that there are in a namespace, while nobody else has to wait for it.
+func (n *Network) await(ctx context.Context, namespace string) error {
+	if n.cfg.Policies == nil {
+		return nil
+	}
+	return n.cfg.Policies.Await(ctx, namespace)
+}
+
+// protect puts the policies in force in a namespace, for all that is connected there or is going to be at once.
+func (n *Network) protect(ctx context.Context, made *network.Network) error {
+	if n.cfg.Policies == nil {
+		return nil
+	}
+	var own []netip.Addr
+	for _, r := range n.ranges {
+		node, machine := nodens.NodeAddresses(r)
+		own = append(own, node, machine)
+	}
+	var there []enforcer.Sandbox
+	for id, addrs := range made.Owners() {
+		if s, ok := n.connected[id]; ok {
+			there = append(there, isolated(s, addrs))
+		}
+	}
+	ns := made.Namespace()
+	return n.cfg.Policies.Use(ctx, policies.Config{
+		NFTables: ns.NFTables, Netfilter: ns.Netfilter, Logger: n.cfg.Log,
+	}, own, there)
+}
+
+// isolated is a sandbox as policies know it.
+func isolated(s oci.Sandbox, addrs []netip.Addr) enforcer.Sandbox {
+	m := s.Config.GetMetadata()
+	return enforcer.Sandbox{
+		ID: s.ID, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid(), Labels: s.Config.GetLabels(),
+		Addrs: addrs,
+	}
+}
+
+// connect connects a sandbox, isolated as policies say.
+func (n *Network) connect(ctx context.Context, to *network.Network, s oci.Sandbox) ([]netip.Addr, error) {
+	return to.Attach(ctx, s.ID, s.Namespace, s.Config, func(addrs []netip.Addr) error {
+		if n.cfg.Policies == nil {
+			return nil
+		}
+		return n.cfg.Policies.Admit(ctx, isolated(s, addrs))
+	})
+}
+
+// forget is told that a sandbox is not connected any more.
+func (n *Network) forget(sandboxID string) {
+	if n.cfg.Policies != nil {
+		n.cfg.Policies.Forget(sandboxID)
+	}
+}
+
 // Attach implements oci.Network.
 func (n *Network) Attach(ctx context.Context, s oci.Sandbox) ([]netip.Addr, error) {
+	if err := n.await(ctx, s.Config.GetMetadata().GetNamespace()); err != nil {
+		return nil, err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.network == nil {
 		return nil, n.broken
 	}
-	all, err := n.network.Attach(ctx, s.ID, s.Namespace, s.Config)
+	all, err := n.connect(ctx, n.network, s)
 	if err == nil {
 		n.connected[s.ID] = s
 	}
@@ -154,9 +223,14 @@ func (n *Network) Detach(ctx context.Context, sandboxID string) error {
 	defer n.mu.Unlock()
 	delete(n.connected, sandboxID)
 	if n.network == nil {
+		n.forget(sandboxID)
 		return nil // Configure gives back what is nobody's
 	}
-	return n.network.Detach(ctx, sandboxID)
+	if err := n.network.Detach(ctx, sandboxID); err != nil {
+		return err
+	}
+	n.forget(sandboxID) // its link is gone, and nobody else has its addresses yet
+	return nil
 }
 
 // Serve calls f with the node namespace whenever it has been made, with a context that ends when the namespace is to

@@ -237,7 +237,8 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 		known = append(known, nftables.SetElement{Key: backendBytes(b)})
 	}
 	dnat := &expr.NAT{
-		Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: regBackend, RegProtoMin: reg32End + nft.Width(c.V6),
+		Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: regBackend,
+		RegProtoMin: reg32End + nft.Width(c.V6),
 	}
 	if c.V6 {
 		dnat.Family = unix.NFPROTO_IPV6

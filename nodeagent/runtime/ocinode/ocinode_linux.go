@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/enforcer"
 	"monoplane.dev/nodeagent/network/podnet"
 	"monoplane.dev/nodeagent/runtime/connect"
 	"monoplane.dev/nodeagent/runtime/host"
@@ -27,6 +29,8 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	network *podnet.Network // nil where pods use the machine's
+	// policies isolates pods of the network.
+	policies *enforcer.Enforcer
 }
 
 // New returns a runtime that does nothing before Open.
@@ -61,9 +65,11 @@ func (r *Runtime) Open(
 	with := &host.OCI{Helper: program, Images: store, Service: cri.New(store, nil)}
 	closeNetwork := func() error { return nil }
 	if r.HasNetwork() {
-		n := podnet.New(r.networkConfig(dir, logger))
+		cfg := r.networkConfig(dir, logger)
+		cfg.Policies = enforcer.New(logger)
+		n := podnet.New(cfg)
 		r.mu.Lock()
-		r.network = n
+		r.network, r.policies = n, cfg.Policies
 		r.mu.Unlock()
 		with.Network, closeNetwork = n, n.Close
 	}
@@ -80,17 +86,20 @@ func (r *Runtime) networkConfig(dir string, logger *slog.Logger) podnet.Config {
 	return podnet.Config{Cluster: dir, Dir: NetworkDir(dir), ServiceRanges: r.cfg.ServiceRanges, Log: logger}
 }
 
-// ServeNetwork carries traffic to Services and answers names until ctx ends. It returns at once where pods use the
-// machine's network.
+// ServeNetwork carries traffic to Services, answers names and enforces NetworkPolicies until ctx ends. It returns at
+// once where pods use the machine's network.
 func (r *Runtime) ServeNetwork(ctx context.Context, node network.Node, logger *slog.Logger) error {
 	r.mu.Lock()
-	n := r.network
+	n, policies := r.network, r.policies
 	r.mu.Unlock()
 	if n == nil {
 		return nil
 	}
 	s := &session{node: node, log: logger}
-	return n.Serve(ctx, s.run)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return policies.Run(ctx, node.Client, node.Name) })
+	group.Go(func() error { return n.Serve(ctx, s.run) })
+	return group.Wait()
 }
 
 // Down takes away what the network of a node has on this machine, when no pod is left.
