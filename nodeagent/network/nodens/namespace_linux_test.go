@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
 	netlib "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -200,6 +202,20 @@ func testPorts(t *testing.T) {
 			}
 		}
 	}
+	translate(t, n, "10.244.0.1", 7777, "10.244.0.5", 80)
+	for _, network := range []string{"tcp", "udp"} {
+		// As node ports lead there: through a Service's rules, which rewrite the destination.
+		p, err := n.ServePort(t.Context(), nodens.PortConfig{Network: network,
+			Listen: netip.MustParseAddrPort("0.0.0.0:8081"),
+			Target: func(netip.AddrPort) (netip.AddrPort, error) { return netip.MustParseAddrPort("10.244.0.1:7777"), nil }})
+		check(t, err)
+		got, err := askFrom(network, lan, lan+":8081")
+		check(t, err)
+		if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != lan {
+			t.Errorf("%s by a Service: the pod saw %s as %s", network, lan, from)
+		}
+		check(t, p.Close())
+	}
 	for _, network := range []string{"tcp", "udp"} {
 		_, err := n.ServePort(t.Context(), nodens.PortConfig{Network: network, Listen: at})
 		if !errors.Is(err, unix.EADDRINUSE) {
@@ -210,6 +226,26 @@ func testPorts(t *testing.T) {
 	if got, err := askFrom("tcp", lan, lan+":8080"); err == nil {
 		t.Errorf("the port of a pod that is gone answers: %s", got)
 	}
+}
+
+// translate has the node namespace lead what it sends itself to another address and port.
+func translate(t *testing.T, n *nodens.Namespace, from string, fromPort uint16, to string, toPort uint16) {
+	t.Helper()
+	conn, err := n.NFTables()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "translate", Family: nftables.TableFamilyIPv4})
+	chain := conn.AddChain(&nftables.Chain{Name: "output", Table: table, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: net.ParseIP(from).To4()},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(fromPort)},
+		&expr.Immediate{Register: 1, Data: net.ParseIP(to).To4()},
+		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(toPort)},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
+	}})
+	check(t, conn.Flush())
 }
 
 func askFrom(network, from, to string) (string, error) {

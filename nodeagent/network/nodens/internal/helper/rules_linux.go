@@ -17,9 +17,18 @@ import (
 // packet goes in the end.
 const afterDNAT = -90
 
+// beforeDNAT is where another looks at what is sent from here.
+const beforeDNAT = -150
+
+// replies is the direction of a connection's packets that answer: IP_CT_DIR_REPLY.
+const replies = 1
+
 // setRules replaces the table "monoplane" of the node namespace, in one transaction:
 //
+//	output
+//	  what a socket sends with an address of somebody else      its connection marked
 //	prerouting, behind the translation of Services
+//	  answers to connections so marked                          delivered to their sockets
 //	  what a transparent socket of this namespace waits for     delivered to it
 //	  from a pod, with an address that is not the pod's         dropped
 //	  from a pod to pods, Services, the node                    on, as routes say
@@ -32,12 +41,26 @@ func setRules(want *wire.Setup) error {
 		return fmt.Errorf("nftables of the node namespace: %w", err)
 	}
 	t := rules.Replace(conn, "monoplane", nftables.TableFamilyINet)
+	output(t)
 	prerouting(t, want)
 	forward(t)
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("the rules of the node namespace were refused by nftables: %w", err)
 	}
 	return nil
+}
+
+// output marks connections that clients of the machine's ports have by way of a transparent socket. Their answers
+// cannot be told by the socket alone: what a Service's address was translated to on the way there is translated back
+// only when the answer is delivered.
+func output(t *rules.Table) {
+	add := t.Chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, beforeDNAT)
+	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq,
+		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)),
+		[]expr.Any{
+			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
+			&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: 1},
+		})
 }
 
 func prerouting(t *rules.Table, want *wire.Setup) {
@@ -48,6 +71,9 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
 		&expr.Verdict{Kind: expr.VerdictAccept},
 	}
+	add(rules.Compare(&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, expr.CmpOpEq,
+		binaryutil.NativeEndian.PutUint32(mark)),
+		rules.Compare(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, expr.CmpOpEq, []byte{replies}), deliver)
 	add(rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0), deliver)
 	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(podPrefix)), accept)
 	// What neighbours say to each other.
