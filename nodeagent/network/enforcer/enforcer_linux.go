@@ -251,7 +251,7 @@ func (e *Enforcer) nodeAddresses() []netip.Addr {
 	}
 	for _, a := range all {
 		if n, ok := a.(*net.IPNet); ok {
-			if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.IsLoopback() {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
 				out = append(out, ip.Unmap())
 			}
 		}

@@ -43,7 +43,8 @@ type Port struct {
 
 // ServePort serves a port of the machine (a node port, a host port), until the context or the Port ends. Connections
 // are led to their target with the client's address as their source, unless it is one that cannot be answered from
-// inside: loopback, or of the pod or service ranges. It fails if the port is taken.
+// inside: loopback, the node's own, or of the service ranges. Pods keep theirs, so that policies know them. It fails if
+// the port is taken.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	work, stop := context.WithCancel(ctx)
 	context.AfterFunc(n.work, stop)
@@ -125,8 +126,13 @@ func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error
 
 // answers tells whether what is sent from the node namespace as a would be answered to it.
 func (n *Namespace) answers(a netip.Addr) bool {
-	if a.IsLoopback() || a.IsLinkLocalUnicast() || n.inPodRange(a) {
+	if a.IsLoopback() || a.IsLinkLocalUnicast() {
 		return false
+	}
+	for _, r := range n.cfg.PodRanges {
+		if node, machine := NodeAddresses(r); a == node || a == machine {
+			return false
+		}
 	}
 	for _, r := range n.cfg.ServiceRanges {
 		if r.Contains(a) {
