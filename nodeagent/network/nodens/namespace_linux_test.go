@@ -202,6 +202,15 @@ func testPorts(t *testing.T) {
 			}
 		}
 	}
+	if n.Status().Egress == nodens.EgressMasquerade {
+		b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+		for _, network := range []string{"tcp", "udp"} {
+			got := b.do(order{Ask: network, Addr: lan + ":8080"}).Text
+			if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr() != addresses(6)[0] {
+				t.Errorf("%s: a pod was seen as %s; want its own address", network, from)
+			}
+		}
+	}
 	translate(t, n, "10.244.0.1", 7777, "10.244.0.5", 80)
 	for _, network := range []string{"tcp", "udp"} {
 		// As node ports lead there: through a Service's rules, which rewrite the destination.

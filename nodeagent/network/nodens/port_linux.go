@@ -43,8 +43,8 @@ type Port struct {
 
 // ServePort serves a port of the machine (a node port, a host port), until the context or the Port ends. Connections
 // are led to their target with the client's address as their source, unless it is one that cannot be answered from
-// inside: loopback, the node's own, or of the service ranges. Pods keep theirs, so that policies know them. It fails if
-// the port is taken.
+// inside: loopback, the node's own, or of the service ranges. Pods keep theirs, so that policies know them. It fails
+// if the port is taken.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	work, stop := context.WithCancel(ctx)
 	context.AfterFunc(n.work, stop)
