@@ -76,6 +76,8 @@ type Agent struct {
 	beats *pulse
 	// unready says what the runtime lacks; empty when it is ready.
 	unready string
+	// wasReady says that it has been ready since the agent has started.
+	wasReady bool
 	// ranges are those of the pods' addresses that the runtime knows of, as it was told them.
 	ranges string
 	// blind is since when the runtime does not tell what runs, zero while it does.

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -56,18 +57,22 @@ func (a *Agent) askRuntime(ctx context.Context) {
 		unready = "the container runtime does not answer: " + text(err)
 	}
 	a.mu.Lock()
-	before := a.unready
+	before, level := a.unready, slog.LevelWarn
 	if unready == "" {
 		unready = a.blindness()
 	}
 	a.unready = unready
+	if !a.wasReady { // at the start that is no news: it waits for the ranges of its pods' addresses, say
+		level = slog.LevelInfo
+	}
+	a.wasReady = a.wasReady || unready == ""
 	a.mu.Unlock()
 	switch {
 	case (unready == "") == (before == ""): // what it lacks is in the node's condition
 	case unready == "":
-		a.cfg.Logger.Warn("the container runtime is ready again")
+		a.cfg.Logger.Log(ctx, level, "the container runtime is ready again")
 	default:
-		a.cfg.Logger.Warn("the node is not ready", "reason", unready)
+		a.cfg.Logger.Log(ctx, level, "the node is not ready", "reason", unready)
 	}
 }
 

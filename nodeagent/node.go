@@ -69,6 +69,12 @@ func (a *Agent) registerOnce(ctx context.Context) error {
 	if have, err = a.keepLabels(ctx, have); err != nil {
 		return err
 	}
+	// A node that comes back is ready as soon as its pods' network is. To say first that it is not, because nobody has
+	// told the runtime the ranges yet, would cost it a taint, and seconds.
+	if len(have.GetSpec().GetPodCIDRs()) > 0 {
+		a.tellRanges(ctx, have)
+		a.askRuntime(ctx)
+	}
 	return a.writeNodeStatus(ctx, have)
 }
 
