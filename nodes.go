@@ -163,7 +163,8 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
-		if c.hasNetwork() {
+		if n, ok := c.cfg.Runtime.(Networked); ok && c.hasNetwork() {
+			cfg.Dial = n.DialPod
 			cfg.ClusterDNS = append(cfg.ClusterDNS, c.cfg.services.DNS())
 			if cfg.APIServer.IsValid() {
 				cfg.APIService = netip.AddrPortFrom(c.cfg.services.API(), 443)

@@ -3,6 +3,7 @@ package monoplane
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type Networked interface {
 	// ServeNetwork carries traffic to Services, answers names, and enforces NetworkPolicies, until ctx ends. It is called
 	// once for a node, after Open.
 	ServeNetwork(ctx context.Context, node network.Node, logger *slog.Logger) error
+	// DialPod connects to a pod or Service of the node, or to anything else, as net.Dialer's DialContext does: not in
+	// every network does the machine itself have a way to its pods.
+	DialPod(ctx context.Context, network, address string) (net.Conn, error)
 	// Down takes away what the network of the node in dir has on this machine. No pod is left then, and the connection of
 	// Open is closed.
 	Down(ctx context.Context, dir string, logger *slog.Logger) error

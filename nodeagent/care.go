@@ -99,7 +99,7 @@ func (j job) hook(ctx context.Context, action podstate.RunHook) error {
 
 // target returns what probes and hooks of one instance of a container need to reach it.
 func (j job) target(spec *corev1.Container, id string) probe.Target {
-	t := probe.Target{Container: spec, Exec: func(
+	t := probe.Target{Container: spec, Dial: j.agent.cfg.Dial, Exec: func(
 		ctx context.Context, command []string, timeout time.Duration,
 	) ([]byte, int32, error) {
 		got, err := j.agent.cfg.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -37,6 +38,9 @@ type Config struct {
 	Images runtimeapi.ImageServiceClient
 	// Streams talks with what runs in containers; when it is nil, that goes by the addresses that Runtime answers with.
 	Streams stream.Runtime
+	// Dial connects probes and hooks to pods that the machine's own sockets may not reach; net.Dialer's DialContext if
+	// nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
 	// the runtime is the agent's own; then every pod in it is the agent's.

@@ -59,14 +59,14 @@ func runHTTP(ctx context.Context, action *corev1.HTTPGetAction, t probe.Target) 
 	if err != nil {
 		return err
 	}
-	_, err = probe.Send(request, 0)
+	_, err = t.Send(request, 0)
 	// Hooks with the scheme HTTPS were once sent as HTTP, so that there are servers which know no other; credentials
 	// are not sent in the open.
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		request = request.Clone(ctx)
 		request.URL.Scheme = "http"
 		request.Header.Del("Authorization")
-		_, err = probe.Send(request, 0)
+		_, err = t.Send(request, 0)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func runGRPC(ctx context.Context, action *corev1.GRPCAction, t Target, timeout t
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := connect(ctx, address)
+	conn, err := connect(ctx, t, address)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, err)
@@ -52,7 +52,7 @@ func runGRPC(ctx context.Context, action *corev1.GRPCAction, t Target, timeout t
 
 // connect returns a connection that is up. Like a kubelet it goes on trying until the time is over, so that a server
 // that comes up in the meantime is found well.
-func connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+func connect(ctx context.Context, t Target, address string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithUserAgent("kube-probe/"+version),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -62,7 +62,7 @@ func connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
 		grpc.WithMaxHeaderListSize(maxHeader),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			return t.dial(ctx, "tcp", address)
 		}))
 	if err != nil {
 		return nil, err

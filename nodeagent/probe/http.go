@@ -24,7 +24,7 @@ func runHTTP(ctx context.Context, action *corev1.HTTPGetAction, t Target, timeou
 	if err != nil {
 		return Unknown, err.Error()
 	}
-	answer, err := Send(request, timeout)
+	answer, err := t.Send(request, timeout)
 	switch {
 	case err != nil:
 		return Failure, err.Error()
@@ -87,8 +87,8 @@ type Answer struct {
 }
 
 // Send sends a request and reads the beginning of the answer. A timeout of 0 leaves the end to the request's context.
-func Send(request *http.Request, timeout time.Duration) (Answer, error) {
-	conns := &connections{}
+func (t Target) Send(request *http.Request, timeout time.Duration) (Answer, error) {
+	conns := &connections{to: t}
 	defer conns.close()
 	transport := &http.Transport{
 		DialContext:            conns.dial,
@@ -123,13 +123,15 @@ func sameHost(request *http.Request, via []*http.Request) error {
 
 // connections are those of one request, so that they can be closed when it is over.
 type connections struct {
+	to Target
+
 	mu     sync.Mutex
 	open   []net.Conn
 	closed bool
 }
 
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	conn, err := c.to.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

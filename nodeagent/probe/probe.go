@@ -54,6 +54,16 @@ type Target struct {
 	// Exec runs a command in the container and returns what it has written and its exit code. It ends the command when
 	// timeout has passed, and then fails with DeadlineExceeded (of package context, or a gRPC status); 0 is no time-out.
 	Exec func(ctx context.Context, command []string, timeout time.Duration) (output []byte, code int32, err error)
+	// Dial connects to the pod, or to the host that the probe names, as net.Dialer's DialContext does, which it is if
+	// nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func (t Target) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if t.Dial != nil {
+		return t.Dial(ctx, network, address)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // Run makes one attempt. The message says why it did not succeed, or of what to warn although it did.

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"net"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -14,8 +13,9 @@ func runTCP(ctx context.Context, action *corev1.TCPSocketAction, t Target, timeo
 	if err != nil {
 		return Unknown, err.Error()
 	}
-	dialer := net.Dialer{Timeout: timeout}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := t.dial(ctx, "tcp", address)
 	if err != nil {
 		return Failure, err.Error()
 	}

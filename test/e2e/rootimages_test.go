@@ -16,12 +16,15 @@ import (
 
 // machine is a network namespace in which a cluster is started, as if it were a machine of its own: what the cluster
 // does to the machine's network it does to this one.
-type machine struct{ name string }
+type machine struct {
+	name string
+	uid  int // Who starts the cluster; 0 for root.
+}
 
 // newMachine makes a network namespace with nothing but a loopback.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	m := &machine{fmt.Sprintf("mp-e2e-%d-%d", os.Getpid(), namespaces.Add(1))}
+	m := &machine{name: fmt.Sprintf("mp-e2e-%d-%d", os.Getpid(), namespaces.Add(1))}
 	m.ip(t, "netns", "add", m.name)
 	t.Cleanup(func() { m.ip(t, "netns", "del", m.name) })
 	m.run(t, "ip", "link", "set", "lo", "up")
@@ -49,7 +52,11 @@ func (m *machine) run(t *testing.T, args ...string) string {
 func (m *machine) program(t *testing.T, path string) string {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), filepath.Base(path))
-	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s \"$@\"\n", m.name, path)
+	as := ""
+	if m.uid != 0 {
+		as = fmt.Sprintf("setpriv --reuid=%d --regid=%[1]d --clear-groups ", m.uid)
+	}
+	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s%s \"$@\"\n", m.name, as, path)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	_ "github.com/opencontainers/cgroups/devices" // Without it libcontainer cannot set the rules for devices.
 	"github.com/opencontainers/runc/libcontainer"
 	_ "github.com/opencontainers/runc/libcontainer/nsenter"
+	"github.com/sirupsen/logrus"
 )
 
 const (
@@ -60,6 +61,7 @@ func main() {
 		fmt.Println("ok")
 		return
 	}
+	logrus.SetOutput(io.Discard) // What libcontainer has to say would be in the container's log.
 	report := os.NewFile(reportFD, "report")
 	pid, err := run(os.Args[1:])
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	pathrs "github.com/cyphar/filepath-securejoin/pathrs-lite"
@@ -40,6 +41,13 @@ func resolveUser(b *bundle, root string) error {
 		return fmt.Errorf("user %q of the image: %w", b.User, err)
 	}
 	p.User.UID, p.User.GID = uint32(is.Uid), uint32(is.Gid)
+	if len(b.Spec.Linux.UIDMappings) == 0 {
+		for file, id := range map[string]uint32{"uid_map": p.User.UID, "gid_map": p.User.GID} {
+			if err := exists(file, id); err != nil {
+				return fmt.Errorf("user %q of the container: %w", b.User, err)
+			}
+		}
+	}
 	if b.StrictGroups {
 		return nil
 	}
@@ -49,6 +57,28 @@ func resolveUser(b *bundle, root string) error {
 		}
 	}
 	return nil
+}
+
+// exists tells whether this process's user namespace, in which the container is made, has an id.
+func exists(file string, id uint32) error {
+	text, err := os.ReadFile("/proc/self/" + file)
+	if err != nil {
+		return err
+	}
+	var have []string
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, size uint32
+		if _, err := fmt.Sscan(line, &inside, &outside, &size); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if id >= inside && id-inside < size {
+			return nil
+		}
+		have = append(have, fmt.Sprintf("%d to %d", inside, inside+(size-1)))
+	}
+	return fmt.Errorf("the id %d does not exist here: without root pods have the ids %s; more need the programs "+
+		"newuidmap and newgidmap, and ranges for monoplane's user in /etc/subuid and /etc/subgid", id,
+		strings.Join(have, ", "))
 }
 
 func limited(f *os.File) io.Reader { return io.LimitReader(f, maxUserFile) }

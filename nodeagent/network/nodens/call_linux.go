@@ -67,8 +67,8 @@ func (r *remote) callOnce(ctx context.Context, request *wire.Request, files ...*
 }
 
 // file asks for something that is answered with one file.
-func (r *remote) file(ctx context.Context, request *wire.Request) (*os.File, error) {
-	_, files, err := r.call(ctx, request)
+func (r *remote) file(ctx context.Context, request *wire.Request, with ...*os.File) (*os.File, error) {
+	_, files, err := r.call(ctx, request, with...)
 	if err != nil {
 		return nil, err
 	}

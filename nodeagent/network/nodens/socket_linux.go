@@ -65,13 +65,30 @@ func (n *Namespace) Dial(ctx context.Context, network string, source, address ne
 	if source.IsValid() && source.Addr().Is4() != address.Addr().Is4() {
 		return nil, fmt.Errorf("%s cannot be reached from %s, which is of another family", address, source)
 	}
-	f, err := n.helper.file(ctx, &wire.Request{Socket: &want})
+	return n.connect(ctx, network, address, &want)
+}
+
+// DialInside does so out of a pod's namespace, to any address that processes in it can connect to.
+func (n *Namespace) DialInside(
+	ctx context.Context, netns *os.File, network string, address netip.AddrPort,
+) (net.Conn, error) {
+	want := wire.Socket{Domain: domain(address), Type: unix.SOCK_STREAM, Inside: true}
+	if network == "udp" {
+		want.Type = unix.SOCK_DGRAM
+	}
+	return n.connect(ctx, network, address, &want, netns)
+}
+
+func (n *Namespace) connect(
+	ctx context.Context, network string, address netip.AddrPort, want *wire.Socket, files ...*os.File,
+) (net.Conn, error) {
+	f, err := n.helper.file(ctx, &wire.Request{Socket: want}, files...)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if err := connectTo(ctx, f, address); err != nil {
-		return nil, fmt.Errorf("%s %s from the node namespace: %w", network, address, err)
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: net.TCPAddrFromAddrPort(address), Err: err}
 	}
 	return net.FileConn(f)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -21,6 +22,9 @@ import (
 
 // ErrNoRanges says that the node has not been told yet which addresses its pods may have.
 var ErrNoRanges = errors.New("the node has no range of addresses for its pods yet (spec.podCIDRs)")
+
+// ErrNotHere says that an address is not reached through the node namespace.
+var ErrNotHere = errors.New("the address is not one of the node's pods or Services")
 
 // Config is what New takes.
 type Config struct {
@@ -215,6 +219,50 @@ func (n *Network) Attach(ctx context.Context, s oci.Sandbox) ([]netip.Addr, erro
 		n.connected[s.ID] = s
 	}
 	return all, err
+}
+
+// Users implements oci.Network.
+func (n *Network) Users(ctx context.Context) (*os.File, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.network == nil:
+		return nil, n.broken
+	case !n.network.Namespace().Status().Rootless:
+		return nil, nil
+	}
+	return n.network.Namespace().UserNamespace(ctx)
+}
+
+// Dial implements oci.Network.
+func (n *Network) Dial(
+	ctx context.Context, s oci.Sandbox, protocol string, address netip.AddrPort,
+) (net.Conn, error) {
+	n.mu.Lock()
+	open, broken := n.network, n.broken
+	n.mu.Unlock()
+	if open == nil {
+		return nil, broken
+	}
+	inside, err := os.Open(s.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("the network namespace of the sandbox %s: %w", s.ID, err)
+	}
+	defer inside.Close()
+	return open.Namespace().DialInside(ctx, inside, protocol, address)
+}
+
+// DialFrom connects to an address of a pod or Service out of the node namespace; ErrNotHere where the address is
+// another one, or the machine reaches them itself.
+func (n *Network) DialFrom(ctx context.Context, protocol string, address netip.AddrPort) (net.Conn, error) {
+	n.mu.Lock()
+	open, ranges := n.network, slices.Concat(n.ranges, n.cfg.ServiceRanges)
+	n.mu.Unlock()
+	isOurs := slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Addr()) })
+	if open == nil || !isOurs || !open.Namespace().Status().Rootless {
+		return nil, ErrNotHere
+	}
+	return open.Namespace().Dial(ctx, protocol, netip.AddrPort{}, address)
 }
 
 // Detach implements oci.Network.

@@ -63,7 +63,7 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	if claimed == nil {
 		claimed = null
 	}
-	proc, noView, err := r.spawn(sb, &os.ProcAttr{
+	proc, noView, err := r.spawn(ctx, sb, &os.ProcAttr{
 		Dir: sb.dir,
 		// Little memory is worth more than speed to a process that mostly waits. Options of the race detector are
 		// handed on: with its own ones every process that it watches sleeps a second before it exits.
@@ -120,7 +120,9 @@ func (r *Runtime) endUnborn(proc *os.Process) bool {
 
 // spawn starts the process, inside the shim's cgroup if that is possible, and in a user namespace of its own if it
 // needs one to make views. NoView tells why it got none where it needs one.
-func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (proc *os.Process, noView string, err error) {
+func (r *Runtime) spawn(
+	ctx context.Context, sb *sandbox, attr *os.ProcAttr,
+) (proc *os.Process, noView string, err error) {
 	const most = 512 // For ps to show; a client's names may be of any length.
 	name := sb.rec.config.GetMetadata().GetNamespace() + "/" + sb.rec.config.GetMetadata().GetName()
 	argv := []string{shim.Argv0, name[:min(len(name), most)]}
@@ -135,6 +137,10 @@ func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (proc *os.Process, noVie
 		}
 		defer f.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(f.Fd())
+	}
+	if r.isRootless() {
+		proc, err := r.spawnBelow(ctx, argv, attr)
+		return proc, "", err
 	}
 	if os.Geteuid() != 0 {
 		plain := *attr.Sys

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/images"
@@ -142,6 +143,28 @@ func (loopbackOnly) Ready(context.Context) error { return nil }
 
 func (loopbackOnly) Attach(context.Context, oci.Sandbox) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+func (loopbackOnly) Users(context.Context) (*os.File, error) { return nil, nil }
+
+func (loopbackOnly) Dial(ctx context.Context, s oci.Sandbox, network string, to netip.AddrPort) (net.Conn, error) {
+	inside, err := os.Open(s.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer inside.Close()
+	var conn net.Conn
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // For good: the thread ends with this function.
+		err := unix.Setns(int(inside.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			conn, err = new(net.Dialer).DialContext(ctx, network, to.String())
+		}
+		done <- err
+	}()
+	err = <-done
+	return conn, err
 }
 
 func (loopbackOnly) Detach(context.Context, string) error { return nil }

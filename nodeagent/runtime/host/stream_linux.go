@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -172,36 +172,17 @@ func (r *Runtime) dialPod(ctx context.Context, sb *sandbox, port int) (net.Conn,
 	if !r.ownNetwork(sb.rec.config) {
 		return dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(port)))
 	}
-	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID))
-	if err != nil {
-		return nil, err
-	}
-	defer network.Close()
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // For good: the thread ends with this function.
-		if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- result{nil, os.NewSyscallError("setns", err)}
-			return
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	var all error
+	for _, own := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+		conn, err := r.oci.Network.Dial(ctx, sb.networked(), "tcp", netip.AddrPortFrom(own, uint16(port)))
+		if err == nil {
+			return conn, nil
 		}
-		// An address, not a name, and one at a time, so that the socket is made on this thread.
-		var all error
-		for _, host := range []string{"127.0.0.1", "::1"} {
-			conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-			if err == nil {
-				done <- result{conn, nil}
-				return
-			}
-			all = errors.Join(all, err)
-		}
-		done <- result{nil, all}
-	}()
-	made := <-done
-	return made.conn, made.err
+		all = errors.Join(all, err)
+	}
+	return nil, all
 }
 
 // streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim

@@ -5,7 +5,9 @@ package oci
 
 import (
 	"context"
+	"net"
 	"net/netip"
+	"os"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -42,6 +44,12 @@ type Network interface {
 	// Attach gives a sandbox its links and addresses, in which the first is the pod's address. Asked again for the same
 	// sandbox it returns what it has.
 	Attach(ctx context.Context, s Sandbox) ([]netip.Addr, error)
+	// Users returns the user namespace below which a sandbox's own has to be, so that it can be connected; nil as root.
+	// The caller closes it.
+	Users(ctx context.Context) (*os.File, error)
+	// Dial connects to an address as a process of the sandbox would, such as to one of its loopback; network is "tcp" or
+	// "udp".
+	Dial(ctx context.Context, s Sandbox, network string, address netip.AddrPort) (net.Conn, error)
 	// Detach gives back what Attach has given. It is no error if there is nothing.
 	Detach(ctx context.Context, sandboxID string) error
 }

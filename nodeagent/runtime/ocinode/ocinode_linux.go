@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"sync"
 
@@ -43,7 +44,7 @@ func Check() error { return helper.Check() }
 func (*Runtime) Simulated() bool { return false }
 
 // HasNetwork tells whether pods get a network of their own.
-func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork && os.Geteuid() == 0 }
+func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork }
 
 // NetworkDir is where the network of a node whose directory is given has its state.
 func NetworkDir(dir string) string { return filepath.Join(dir, "network") }
@@ -100,6 +101,21 @@ func (r *Runtime) ServeNetwork(ctx context.Context, node network.Node, logger *s
 	group.Go(func() error { return policies.Run(ctx, node.Client, node.Name) })
 	group.Go(func() error { return n.Serve(ctx, s.run) })
 	return group.Wait()
+}
+
+// DialPod connects to a pod or Service of the node, or to anything else: without root the machine has no way of its
+// own to pods.
+func (r *Runtime) DialPod(ctx context.Context, protocol, address string) (net.Conn, error) {
+	r.mu.Lock()
+	n := r.network
+	r.mu.Unlock()
+	if to, err := netip.ParseAddrPort(address); err == nil && n != nil {
+		conn, err := n.DialFrom(ctx, protocol, to)
+		if !errors.Is(err, podnet.ErrNotHere) {
+			return conn, err
+		}
+	}
+	return new(net.Dialer).DialContext(ctx, protocol, address)
 }
 
 // Down takes away what the network of a node has on this machine, when no pod is left.

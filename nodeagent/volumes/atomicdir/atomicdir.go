@@ -171,11 +171,17 @@ func write(dir, path string, file payload.File) error {
 		return err
 	}
 	_, err = f.Write(file.Data)
+	mode := fs.FileMode(file.Mode).Perm()
 	if err == nil && file.Owner != nil {
 		err = f.Chown(int(*file.Owner), -1)
+		if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+			// Without root it cannot be given away. Its reader is another user in the container only, and nobody else gets as
+			// far as this directory.
+			mode, err = mode|mode>>3&0o040|mode>>6&0o004, nil
+		}
 	}
 	if err == nil {
-		err = f.Chmod(fs.FileMode(file.Mode).Perm()) // after Chown, which may take bits away
+		err = f.Chmod(mode) // after Chown, which may take bits away
 	}
 	return errors.Join(err, f.Close())
 }
@@ -200,6 +206,9 @@ func show(dir string, files payload.Payload) error {
 		}
 		if err == nil && owner != nil {
 			err = os.Lchown(link, int(*owner), -1)
+			if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+				err = nil // who owns a link changes nothing for its readers
+			}
 		}
 		if err != nil {
 			return err

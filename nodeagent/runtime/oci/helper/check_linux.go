@@ -2,7 +2,6 @@ package helper
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,9 +12,6 @@ import (
 // Check returns why containers of images cannot be made here by this user; nil if they can. It runs the helper once
 // in namespaces such as a container gets.
 func Check() error {
-	if os.Geteuid() != 0 {
-		return errors.New("containers of images need root so far; monoplane runs as user " + fmt.Sprint(os.Geteuid()))
-	}
 	program, err := Open()
 	if err != nil {
 		return err
@@ -25,6 +21,12 @@ func Check() error {
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		attr := cmd.SysProcAttr
+		attr.Cloneflags |= syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {

@@ -53,6 +53,11 @@ func (b *Bundle) mounts(in Input) error {
 			Options: []string{rbind, nosuid, noexec, nodev, ro}}
 		base = slices.Delete(base, 5, 6)
 	}
+	if in.Rootless && options.GetPid() == runtimeapi.NamespaceMode_NODE {
+		// Only who has made a namespace of processes may mount its files.
+		base[0] = specs.Mount{Destination: "/proc", Type: "bind", Source: "/proc",
+			Options: []string{rbind, nosuid, noexec, nodev}}
+	}
 	for _, own := range [][2]string{{"/etc/hostname", in.Hostname}, {"/etc/resolv.conf", in.Resolv}} {
 		if own[1] != "" {
 			base = append(base, specs.Mount{Destination: own[0], Type: "bind", Source: own[1],

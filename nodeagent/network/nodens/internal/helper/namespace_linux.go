@@ -40,13 +40,8 @@ func namespace(kind string) (*os.File, error) {
 // inside calls f in a network namespace.
 func inside(ns *os.File, f func(*netlink.Handle) error) error {
 	return aside(func() error {
-		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("the pod's network namespace does not belong to the user namespace of the node, or is of one "+
-				"that is no more; the pod has to be made again: %w", err)
-		}
-		if err != nil {
-			return fmt.Errorf("the pod's network namespace cannot be entered: %w", err)
+		if err := enter(ns); err != nil {
+			return err
 		}
 		h, err := handle()
 		if err != nil {
@@ -55,6 +50,19 @@ func inside(ns *os.File, f func(*netlink.Handle) error) error {
 		defer h.Close()
 		return f(h)
 	})
+}
+
+// enter moves this thread to a pod's network namespace.
+func enter(ns *os.File) error {
+	err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("the pod's network namespace does not belong to the user namespace of the node, or is of one "+
+			"that is no more; the pod has to be made again: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("the pod's network namespace cannot be entered: %w", err)
+	}
+	return nil
 }
 
 // aside calls f on a thread that nothing else will ever use.

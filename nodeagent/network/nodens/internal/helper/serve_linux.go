@@ -185,7 +185,7 @@ func (s *server) do(r *wire.Request, files []*os.File, reply *wire.Reply) (answe
 		reply.Attached, err = attached()
 		return nil, err
 	case r.Socket != nil:
-		f, err := socket(r.Socket)
+		f, err := socketIn(r.Socket, files)
 		if err != nil {
 			return nil, err
 		}

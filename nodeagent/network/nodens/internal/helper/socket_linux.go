@@ -13,11 +13,29 @@ import (
 // backlog is how many connections may wait to be accepted; the kernel takes less if its somaxconn is less.
 const backlog = 4096
 
-// socket opens a socket in the node namespace.
+// socketIn opens a socket in the node namespace, or in the one that comes with the request.
+func socketIn(want *wire.Socket, files []*os.File) (f *os.File, err error) {
+	if !want.Inside {
+		return socket(want)
+	}
+	if len(files) != 1 {
+		return nil, fmt.Errorf("a socket of a pod is opened with one namespace, not %d", len(files))
+	}
+	err = aside(func() error {
+		if err := enter(files[0]); err != nil {
+			return err
+		}
+		f, err = socket(want)
+		return err
+	})
+	return f, err
+}
+
+// socket opens a socket in the namespace of this thread.
 func socket(want *wire.Socket) (f *os.File, err error) {
 	fd, err := unix.Socket(want.Domain, want.Type|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, want.Protocol)
 	if err != nil {
-		return nil, fmt.Errorf("a socket in the node namespace: %w", err)
+		return nil, fmt.Errorf("a socket: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -47,7 +65,7 @@ func socket(want *wire.Socket) (f *os.File, err error) {
 		set(unix.SOL_IP, unix.IP_RECVORIGDSTADDR)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the options of a socket in the node namespace: %w", err)
+		return nil, fmt.Errorf("the options of a socket: %w", err)
 	}
 	if want.Bind.IsValid() {
 		if want.Bind.Port() == 0 && want.Type == unix.SOCK_STREAM && !want.Listen {
@@ -55,12 +73,12 @@ func socket(want *wire.Socket) (f *os.File, err error) {
 			_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 		}
 		if err = unix.Bind(fd, sockaddr(want.Bind)); err != nil {
-			return nil, fmt.Errorf("%s in the node namespace cannot be used: %w", want.Bind, err)
+			return nil, fmt.Errorf("%s cannot be used: %w", want.Bind, err)
 		}
 	}
 	if want.Listen {
 		if err = unix.Listen(fd, backlog); err != nil {
-			return nil, fmt.Errorf("listening on %s in the node namespace: %w", want.Bind, err)
+			return nil, fmt.Errorf("listening on %s: %w", want.Bind, err)
 		}
 	}
 	return os.NewFile(uintptr(fd), "socket"), nil

@@ -5,7 +5,7 @@ import (
 )
 
 // Version is that of these messages. A helper of another is replaced.
-const Version = 1
+const Version = 2
 
 // Request asks for one thing: the field that is set. One without any asks who the helper is.
 type Request struct {
@@ -13,7 +13,7 @@ type Request struct {
 	Attach    *Attach    `json:",omitempty"` // With the pod's namespace.
 	Detach    *Detach    `json:",omitempty"`
 	Attached  *Attached  `json:",omitempty"`
-	Socket    *Socket    `json:",omitempty"` // Answered with the socket.
+	Socket    *Socket    `json:",omitempty"` // Answered with the socket; with a pod's namespace, if it is Inside.
 	Namespace *Namespace `json:",omitempty"` // Answered with the namespace.
 	Addresses *Addresses `json:",omitempty"`
 	End       *End       `json:",omitempty"`
@@ -75,6 +75,8 @@ type Socket struct {
 	Transparent, Original, Shared bool
 	Bind                          netip.AddrPort `json:",omitzero"`
 	Listen                        bool
+	// Inside says that it is to be opened in the namespace that comes with the request.
+	Inside bool `json:",omitempty"`
 }
 
 // Kinds of Namespace.

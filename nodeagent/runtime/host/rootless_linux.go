@@ -1,0 +1,55 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"monoplane.dev/nodeagent/runtime/host/view"
+)
+
+// Without root, each pod of a runtime for images has a user namespace, in which this user is root:
+//
+//	the machine's ── the node's (package nodens) ── the pod's: shim, helpers and containers
+//
+// The node's belongs to the helper that holds the node namespace, so that it may connect the network namespaces of
+// pods, which belong to those below. A container that has CAP_NET_ADMIN or CAP_SYS_ADMIN has them for its own pod
+// alone. Where pods have no network of their own there is no node's, and the pod's is directly below the machine's.
+
+// isRootless tells whether pods get such user namespaces.
+func (r *Runtime) isRootless() bool { return r.oci != nil && !isRoot() }
+
+// spawnBelow starts a shim in a user namespace of its own, as root there.
+func (r *Runtime) spawnBelow(ctx context.Context, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+	var users *os.File
+	if r.oci.Network != nil {
+		var err error
+		if users, err = r.oci.Network.Users(ctx); err != nil {
+			return nil, fmt.Errorf("the user namespace of the node: %w", err)
+		}
+	}
+	if users == nil {
+		attr.Sys.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.Sys.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		attr.Sys.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		proc, err := os.StartProcess(self, argv, attr)
+		if err != nil {
+			return nil, fmt.Errorf("no user namespace can be made: %w; %s", err, view.Remedy)
+		}
+		return proc, nil
+	}
+	defer users.Close()
+	program, err := os.Open(self)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	// Only a process with one thread can enter a user namespace, which a program of Go never is: the helper does it
+	// before Go begins.
+	first := len(attr.Files)
+	attr.Files = append(attr.Files, users, program)
+	enter := append([]string{r.oci.Helper.Name(), "enter", strconv.Itoa(first), strconv.Itoa(first + 1)}, argv...)
+	return os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", r.oci.Helper.Fd()), enter, attr)
+}

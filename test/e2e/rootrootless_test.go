@@ -1,0 +1,327 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"monoplane.dev/test/containerd"
+)
+
+// unprivileged is a user who owns nothing on the machine and may do nothing special there.
+const unprivileged = 54321
+
+// mine gives a file, or a directory that is made where it is missing, to a user.
+func mine(t *testing.T, uid int, path string) string {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil && !os.IsExist(err) && !strings.Contains(err.Error(), "not a dir") {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outside connects a machine with another one, where a server says "outside" on port 9000, and returns that one.
+func (m *machine) outside(t *testing.T) *machine {
+	t.Helper()
+	far := newMachine(t)
+	m.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", far.name)
+	m.run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "up0")
+	m.run(t, "ip", "link", "set", "up0", "up")
+	far.run(t, "ip", "addr", "add", "192.0.2.2/24", "dev", "up0")
+	far.run(t, "ip", "link", "set", "up0", "up")
+	m.run(t, "ip", "route", "add", "default", "via", "192.0.2.2")
+	server := exec.Command("nsenter", "--net=/run/netns/"+far.name, "busybox", "nc", "-ll", "-p", "9000", "-e", "echo",
+		"outside")
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	return far
+}
+
+// TestRootUserImagesAndNetwork runs a Deployment of an image as a user who is not root, with nothing installed and
+// nothing allowed: pods have addresses and names, reach each other, Services, the API and what is outside; clients
+// from outside reach them by the node port and are seen with their own address; the server is killed and finds all of
+// it again; and nothing is left after down.
+//
+// spec: NET-1, WORK-4, CTR-6, CTR-9
+func TestRootUserImagesAndNetwork(t *testing.T) {
+	m := newMachine(t)
+	m.uid = unprivileged
+	far := m.outside(t)
+	home := mine(t, unprivileged, filepath.Dir(shortDir(t)))
+	archive, images := filepath.Join(home, "images.tar"), filepath.Join(home, "images")
+	if err := containerd.WriteImages(archive); err != nil {
+		t.Fatal(err)
+	}
+	mine(t, unprivileged, archive)
+	// What a user is to run has to lie where that user gets to.
+	program := filepath.Join(home, "monoplane")
+	text, err := os.ReadFile(binary(t, "monoplane"))
+	if err == nil {
+		err = os.WriteFile(program, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	monoplane := m.program(t, program)
+	if out, err := exec.Command(monoplane, "image", "load", archive, "--image-dir", images).CombinedOutput(); err != nil {
+		t.Fatalf("image load: %v\n%s", err, out)
+	}
+	dir := filepath.Join(home, "data")
+	begin := func() *cluster {
+		t.Helper()
+		c, err := start(monoplane, dir, "--runtime", "oci", "--image-dir", images)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := begin()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("stderr of the cluster ends with:\n%s", c.stderr.tail(40))
+		}
+		if c.proc.Signal(syscall.SIGINT) == nil { // stops the pods
+			c.waitExit(t)
+		}
+		if err := c.left(); err != nil {
+			t.Error(err)
+		}
+	})
+	k := c.kubectl(t, "default")
+	k.path = (&machine{name: m.name}).program(t, k.path)
+	if out, code := k.run(t, userManifest, "apply", "-f", "-"); code != 0 {
+		t.Fatal(out)
+	}
+	k.ok(t, "rollout status deployment/web --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/client pod/machine pod/onhost --timeout=60s")
+	addresses := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}")
+	if all := strings.Fields(addresses); len(all) != 2 || all[0] == all[1] || !strings.HasPrefix(all[0], "10.244.") {
+		t.Errorf("the pods' addresses are %v: each needs its own", all)
+	}
+	ip := k.ok(t, "get service web -o jsonpath={.spec.clusterIP}")
+	port := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
+	inPod := func(script string) string {
+		out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", script)
+		return out
+	}
+	says := func(from func(script string) string, host, want string) {
+		t.Helper()
+		var got string
+		err := poll(patience, func() (bool, string) {
+			got = from(fmt.Sprintf("echo | nc -w 5 %s || true", host))
+			return strings.Contains(got, want), got
+		})
+		if err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	on := func(where *machine) func(string) string {
+		return func(script string) string {
+			return where.run(t, "busybox", "sh", "-c", strings.ReplaceAll(script, "| nc", "| busybox nc"))
+		}
+	}
+	everything := func() {
+		t.Helper()
+		says(inPod, strings.Fields(addresses)[0]+" 8080", "web-")
+		says(inPod, ip+" 80", "web-")
+		says(inPod, "web 80", "web-")
+		says(inPod, "web.default.svc.cluster.local 80", "web-")
+		says(inPod, "192.0.2.2 9000", "outside")
+		says(on(m), "127.0.0.1 "+port, "web-")
+		says(on(far), "192.0.2.1 "+port, "020200C0") // 192.0.2.2, as /proc/net/tcp has it
+		const api = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && " +
+			"test -s /run/secrets/kubernetes.io/serviceaccount/token && echo open"
+		if out := inPod(strings.ReplaceAll(api, "/run/", "/var/run/")); out != "open\n" {
+			t.Errorf("the API from a pod: %q", out)
+		}
+		forwarded, end := k.forward(t, "pod/client", 7000)
+		says(on(m), "127.0.0.1 "+forwarded, "client")
+		end()
+	}
+	everything()
+	if out := inPod("id -u; cat /proc/self/uid_map; ip link add x type dummy 2>&1"); !strings.HasPrefix(out, "0\n") {
+		t.Errorf("the user of a container: %s", out)
+	}
+	if out := k.ok(t, "logs machine"); !strings.Contains(out, "10.244.") {
+		t.Errorf("a process of image host in a pod with its own network: %s", out)
+	}
+	if out := k.ok(t, "logs onhost"); !strings.Contains(out, "192.0.2.1") {
+		t.Errorf("a container on the machine's network: %s", out)
+	}
+	// A user that does not exist here is refused by name, with the remedy.
+	err = poll(patience, func() (bool, string) {
+		out := k.ok(t, "get events")
+		return strings.Contains(out, "the id 1000 does not exist here"), out
+	})
+	if err != nil {
+		t.Error(err)
+	}
+
+	c.kill(t)
+	says(inPodOf(t, m, dir, "client"), ip+" 80", "web-") // the kernel carries it
+	c = begin()
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	everything()
+	if now := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}"); now != addresses {
+		t.Errorf("the pods' addresses were %s and are %s after a restart", addresses, now)
+	}
+
+	if out, err := exec.Command(monoplane, "down", "--data-dir", dir).CombinedOutput(); err != nil {
+		t.Fatalf("down: %v\n%s", err, out)
+	}
+	c.waitExit(t)
+	if left := processesOf(t, unprivileged); left != "" {
+		t.Errorf("processes are left:\n%s", left)
+	}
+	if links := m.run(t, "ip", "-o", "link"); strings.Count(links, "\n") != 2 {
+		t.Errorf("links are left:\n%s", links)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(home)) {
+		t.Errorf("mounts are left, or cannot be read (%v):\n%s", err, mounts)
+	}
+	if files, err := os.ReadDir(filepath.Join(dir, "nodes", nodeOf(t, dir), "network")); err != nil || len(files) != 0 {
+		t.Errorf("files of the network are left: %v %v", files, err)
+	}
+}
+
+// forward begins a port-forward, and returns the port of the machine, and how to end it.
+func (k *kubectl) forward(t *testing.T, to string, port int) (local string, end func()) {
+	t.Helper()
+	cmd := k.command(t, []string{"port-forward", to, fmt.Sprintf(":%d", port)})
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n') // Forwarding from 127.0.0.1:34567 -> 7000
+	_, after, ok := strings.Cut(line, "127.0.0.1:")
+	if err != nil || !ok {
+		t.Fatalf("port-forward: %q, %v", line, err)
+	}
+	local, _, _ = strings.Cut(after, " ")
+	return local, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// inPodOf runs scripts in the namespaces of a pod, without the server.
+func inPodOf(t *testing.T, m *machine, dir, pod string) func(string) string {
+	t.Helper()
+	for _, pid := range holders(dir) {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.Contains(string(name), "default/"+pod) {
+			return func(script string) string {
+				net := fmt.Sprintf("--net=/proc/%d/ns/net", pid)
+				script = strings.ReplaceAll(script, "| nc", "| busybox nc")
+				return m.run(t, "nsenter", net, "busybox", "sh", "-c", script)
+			}
+		}
+	}
+	t.Fatalf("the shim of pod %s is not there", pod)
+	return nil
+}
+
+// processesOf lists the processes of a user, but for those that nobody has waited for.
+func processesOf(t *testing.T, uid int) string {
+	t.Helper()
+	out, _ := exec.Command("ps", "-o", "stat=,pid=,args=", "-u", fmt.Sprint(uid)).Output() // it fails when there is none
+	var left []string
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "Z") {
+			left = append(left, line)
+		}
+	}
+	return strings.Join(left, "")
+}
+
+// nodeOf is the name of the only node of a cluster.
+func nodeOf(t *testing.T, dir string) string {
+	t.Helper()
+	nodes, err := os.ReadDir(filepath.Join(dir, "nodes"))
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("the nodes are %v, %v", nodes, err)
+	}
+	return nodes[0].Name()
+}
+
+const userManifest = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: localhost/box:1
+        command:
+        - sh
+        - -c
+        - |
+          printf '#!/bin/sh\nhostname\ngrep -h :1F90 /proc/net/tcp*\n' >/tmp/who
+          chmod 755 /tmp/who
+          nc -ll -p 8080 -e /tmp/who
+        readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: client, image: 'localhost/box:1', command: [sh, -c, 'nc -ll -p 7000 -e hostname']}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: machine}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: host, command: [sh, -c, 'ip -o addr; exec sleep 600']}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: onhost}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: 'localhost/box:1', command: [sh, -c, 'ip -o addr; exec sleep 600']}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nobody}
+spec:
+  terminationGracePeriodSeconds: 1
+  restartPolicy: Never
+  containers: [{name: c, image: 'localhost/user:1'}]
+`
