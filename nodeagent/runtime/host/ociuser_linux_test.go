@@ -1,0 +1,61 @@
+package host
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// someUser is one who may do nothing special on the machine.
+const someUser = 54321
+
+// The containers of images are the same for a user who is not root: the tests of package host that run them pass for
+// such a one, too, where user namespaces are allowed. Who is not root has passed them by then.
+//
+// spec: SAFE-5, CTR-6
+func TestRootImagesOfUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it takes root to become somebody else")
+	}
+	withImages(t) // Or it is skipped.
+	home, err := os.MkdirTemp("", "mp-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(home); err != nil {
+			t.Error(err)
+		}
+	})
+	program := filepath.Join(home, "host.test") // Where that user gets to.
+	copyProgram(t, program)
+	if err := os.Chown(home, someUser, someUser); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRootImage", "-test.timeout=2m", "-test.v")
+	cmd.Env = append(os.Environ(), "TMPDIR="+home, "HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser, Gid: someUser}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func copyProgram(t *testing.T, to string) {
+	t.Helper()
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, from); err != nil {
+		t.Fatal(err)
+	}
+}
