@@ -45,7 +45,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		greetRefused(stdout, cluster)
 		r.untilStopped(ctx)
 	case early == nil:
-		greet(stdout, cluster, example(cfg.Runtime), time.Since(began))
+		greet(stdout, cluster, cfg, time.Since(began))
 		r.untilStopped(ctx)
 	}
 	return errors.Join(early, r.stop(ctx))

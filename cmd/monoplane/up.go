@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/servicerange"
@@ -310,13 +312,28 @@ func example(r monoplane.Runtime) string {
 	}
 }
 
-func greet(w io.Writer, c *monoplane.Cluster, example string, took time.Duration) {
+// greetNetwork says what a user needs to know of the pods' network, if they have one of their own.
+func greetNetwork(w io.Writer, cfg monoplane.Config) {
+	if n, ok := cfg.Runtime.(monoplane.Networked); !ok || !n.HasNetwork() {
+		return
+	}
+	fmt.Fprintf(w, "  pods        %s\n", cfg.ClusterCIDR)
+	fmt.Fprintf(w, "  node ports  %s\n", hostinfo.Read(cfg.DataDir).IPs[0])
+	if uid := os.Geteuid(); uid != 0 {
+		fmt.Fprintf(w, "  user        %d, not root: pods can neither ping what is outside nor have privileged ports\n",
+			uid)
+	}
+}
+
+func greet(w io.Writer, c *monoplane.Cluster, cfg monoplane.Config, took time.Duration) {
 	fmt.Fprintf(w, "Monoplane is ready after %d ms.\n", took.Milliseconds())
 	fmt.Fprintf(w, "  REST        https://%s\n", c.Address())
 	fmt.Fprintf(w, "  gRPC        %s\n", c.GRPCAddress())
-	fmt.Fprintf(w, "  kubeconfig  %s\n\n", c.Kubeconfig())
+	fmt.Fprintf(w, "  kubeconfig  %s\n", c.Kubeconfig())
+	greetNetwork(w, cfg)
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "Try, in another terminal:\n  export KUBECONFIG=%s\n", c.Kubeconfig())
-	fmt.Fprintf(w, "%s\n", example)
+	fmt.Fprintf(w, "%s\n", example(cfg.Runtime))
 	fmt.Fprintln(w, "Ctrl-C stops the pods and the server.")
 }
 

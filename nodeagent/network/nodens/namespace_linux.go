@@ -65,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 			err = errors.Join(err, n.helper.end(context.WithoutCancel(ctx)))
 		}
 		if n.cfg.Rootless {
-			err = fmt.Errorf("%w%s", err, whyForbidden())
+			err = fmt.Errorf("%w%s", err, WhyForbidden())
 		}
 		return nil, fmt.Errorf("the node namespace cannot be set up: %w", err)
 	}

@@ -97,7 +97,7 @@ func startIn(cfg *Config, log *os.File, files []*os.File) error {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: mappings(maps.Users), GidMappings: mappings(maps.Groups)}
 	if err := launch(attr, log, files); err != nil {
-		return fmt.Errorf("no user namespace can be made for the pod network: %w%s", err, whyForbidden())
+		return fmt.Errorf("no user namespace can be made for the pod network: %w%s", err, WhyForbidden())
 	}
 	return nil
 }
@@ -122,8 +122,9 @@ func launch(attr *syscall.SysProcAttr, log *os.File, files []*os.File) error {
 	return nil
 }
 
-// whyForbidden names the settings of the machine that keep user namespaces from being made or used.
-func whyForbidden() string {
+// WhyForbidden names the settings of the machine that keep user namespaces from being made or used, for the end of an
+// error: it begins with a semicolon, and is empty where there is no such setting.
+func WhyForbidden() string {
 	var why []string
 	for _, s := range []struct{ file, bad, remedy string }{
 		{"user/max_user_namespaces", "0", "set it to 10000, say"},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -17,6 +18,7 @@ import (
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/enforcer"
+	"monoplane.dev/nodeagent/network/nodens"
 	"monoplane.dev/nodeagent/network/podnet"
 	"monoplane.dev/nodeagent/runtime/connect"
 	"monoplane.dev/nodeagent/runtime/host"
@@ -38,7 +40,13 @@ type Runtime struct {
 func New(cfg Config) *Runtime { return &Runtime{cfg: cfg} }
 
 // Check returns why images cannot be run on this machine by this user; nil if they can.
-func Check() error { return helper.Check() }
+func Check() error {
+	err := helper.Check()
+	if err != nil && os.Geteuid() != 0 {
+		err = fmt.Errorf("%w%s", err, nodens.WhyForbidden())
+	}
+	return err
+}
 
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }

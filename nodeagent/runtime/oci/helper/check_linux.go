@@ -30,7 +30,11 @@ func Check() error {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("containers cannot be made here: %w %s", err, strings.TrimSpace(said.String()))
+		words := strings.TrimSpace(said.String())
+		if words != "" {
+			words = ": " + words
+		}
+		return fmt.Errorf("containers cannot be made here: %w%s", err, words)
 	}
 	return nil
 }
