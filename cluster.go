@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/internal/datadir"
 )
 
@@ -46,6 +47,7 @@ type Cluster struct {
 
 	sockets *listen.Sockets
 	local   *local.Server
+	ingress controller.Ingress
 
 	// closers undo what Start did; Stop runs them last to first.
 	closers []func(context.Context) error

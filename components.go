@@ -96,7 +96,7 @@ func (c *Cluster) newControllers(
 			Sign: sign,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
-				Server: c.server(), PodRanges: c.cfg.podRanges,
+				Server: c.server(), PodRanges: c.cfg.podRanges, Ingress: c.ingress,
 			},
 		})
 		if err != nil {

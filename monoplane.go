@@ -105,6 +105,8 @@ type Config struct {
 	// bits, /24 and /64 by default. Empty gives nodes nothing. It must not overlap with ServiceClusterIPRange.
 	ClusterCIDR                        string
 	NodeCIDRMaskIPv4, NodeCIDRMaskIPv6 int
+	// Ingress says where requests for Ingresses arrive; by default none is served.
+	Ingress IngressConfig
 	// PodSecurity is what holds for the security of pods beside the labels of namespaces.
 	PodSecurity PodSecurityConfig
 	// ConfirmOriginalDead says, for this start only, that a DataDir that is a copy, or was restored from a snapshot, may
@@ -212,7 +214,9 @@ func (cfg Config) complete() (Config, error) {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	cfg.controllers = chosen
+	if cfg.controllers = chosen; err == nil {
+		errs = append(errs, cfg.checkIngress())
+	}
 	lifecycle, err := cfg.NodeLifecycle.Complete()
 	if err != nil {
 		errs = append(errs, err)

@@ -107,6 +107,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.onStop(func(context.Context) error { return c.sockets.Close() })
+	if err := c.listenIngress(ctx); err != nil {
+		return err
+	}
 	if err := c.openStore(ctx, p); err != nil {
 		return err
 	}
@@ -236,6 +239,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.usages, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
 		Registerer: p.metrics, Services: c.cfg.services, Audit: trail, PodNetwork: c.hasNetwork(),
+		Ingress: c.cfg.Ingress.on(),
 		PodSecurity: security.Config{
 			Defaults: c.cfg.PodSecurity.Defaults, Namespaces: c.cfg.PodSecurity.ExemptNamespaces,
 			Users: c.cfg.PodSecurity.ExemptUsers, RuntimeClasses: c.cfg.PodSecurity.ExemptRuntimeClasses,

@@ -49,7 +49,7 @@ func TestIngressesHaveAClass(t *testing.T) {
 	made := must(ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("a")},
 		grpc.Header(&header)))(t)
 	if made.Spec.GetIngressClassName() != "mine" ||
-		!strings.Contains(strings.Join(header.Get(warning.MetadataKey), "\n"), "nothing in this version serves Ingresses") {
+		!strings.Contains(strings.Join(header.Get(warning.MetadataKey), "\n"), "nothing serves Ingresses here") {
 		t.Errorf("with a default class: %v, %v", made, header)
 	}
 	changed := clone(class)

@@ -67,6 +67,8 @@ type Config struct {
 	Bearers *authn.Bearers
 	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
 	Controllers []rights.Role
+	// Ingress says that Ingresses are served.
+	Ingress bool
 	// PodSecurity is the standards of security of pods that hold for all namespaces; none by default.
 	PodSecurity security.Config
 	// Services is where the addresses and node ports of Services come from; it has defaults.
@@ -132,7 +134,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 				MayCreate: func(ctx context.Context, kind *object.Kind, namespace, name string) error {
 					return mayCreate(ctx, authz, kind, namespace, name)
 				}},
-			Audit: acts, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
+			Ingress: cfg.Ingress,
+			Audit:   acts, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services, PodNetwork: cfg.PodNetwork,
 		}),

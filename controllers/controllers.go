@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/controllers/endpointslicemirroring"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/garbagecollector"
+	"monoplane.dev/controllers/ingress"
 	"monoplane.dev/controllers/job"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodeipam"
@@ -71,6 +72,7 @@ func All() []controller.Declaration {
 		endpointslicemirroring.Declare(),
 		csrsigning.Declare(),
 		csrcleaner.Declare(),
+		ingress.Declare(),
 	}
 }
 

@@ -134,7 +134,9 @@ func TestSecretsAreGrantedByName(t *testing.T) {
 		// It is shown their owners, not what is in them (apiserver TestSecretsAreForAdministrators).
 		"garbage-collector": "get list watch patch delete",
 		// It is shown that they are there.
-		"resourcequota-controller": "list watch"}
+		"resourcequota-controller": "list watch",
+		// It is shown certificates and their keys.
+		"ingress": "list watch"}
 	for name, id := range identities {
 		for verb := range strings.FieldsSeq(may["admin"]) {
 			err := z.Authorize(id, Attributes{Verb: verb, Resource: "secrets", Namespaced: true, Namespace: "ns"})
@@ -169,6 +171,7 @@ func TestOnlyPodGCCollects(t *testing.T) {
 func TestGrantsNameWhatIsServed(t *testing.T) {
 	served := map[right]bool{
 		{rights.Collect, "pods", ""}:           true,
+		{rights.ShowTLS, "secrets", ""}:        true,
 		{"get", MetricsPath, ""}:               true,
 		{"get", ReflectionPath, ""}:            true,
 		{"get", "nodes", "stats"}:              true, // of what is behind nodes/proxy

@@ -173,6 +173,12 @@ func (z *Authorizer) Collects(id Identity) bool {
 	return z.rightsOf(id)[right{verb: rights.Collect, resource: "pods"}]
 }
 
+// ShowsTLS says whether id has the right to see what secrets of type kubernetes.io/tls hold, as a part of the control
+// plane (rights.ShowTLS).
+func (z *Authorizer) ShowsTLS(id Identity) bool {
+	return z.rightsOf(id)[right{verb: rights.ShowTLS, resource: rights.Secrets}]
+}
+
 // owned narrows what an agent reads to its own node: its Node, and the pods bound to it. What it writes is
 // judged by the strategies, which see the objects.
 func owned(id Identity, a Attributes) error {

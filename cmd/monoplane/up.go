@@ -55,6 +55,7 @@ type upOptions struct {
 	audit           auditOptions
 	election        monoplane.LeaderElectionConfig
 	podSecurity     monoplane.PodSecurityConfig
+	ingress         ingressOptions
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -107,6 +108,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
 		"file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
 	o.audit.add(flags)
+	o.ingress.add(flags)
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false,
 		"do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
 	addConfirmation(flags, &o.originalDead)
@@ -170,8 +172,13 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 	if err != nil {
 		return monoplane.Config{}, err
 	}
+	ingress, err := o.ingress.config()
+	if err != nil {
+		return monoplane.Config{}, err
+	}
 	cfg := monoplane.Config{
 		DataDir:       dir,
+		Ingress:       ingress,
 		Audit:         audit,
 		Machine:       machine,
 		Listen:        o.listen,
@@ -329,6 +336,13 @@ func greet(w io.Writer, c *monoplane.Cluster, cfg monoplane.Config, took time.Du
 	fmt.Fprintf(w, "Monoplane is ready after %d ms.\n", took.Milliseconds())
 	fmt.Fprintf(w, "  REST        https://%s\n", c.Address())
 	fmt.Fprintf(w, "  gRPC        %s\n", c.GRPCAddress())
+	http, https := c.IngressAddresses()
+	if http != "" {
+		fmt.Fprintf(w, "  Ingress     http://%s\n", http)
+	}
+	if https != "" {
+		fmt.Fprintf(w, "  Ingress     https://%s\n", https)
+	}
 	fmt.Fprintf(w, "  kubeconfig  %s\n", c.Kubeconfig())
 	greetNetwork(w, cfg)
 	fmt.Fprintln(w)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -72,7 +73,22 @@ type Settings struct {
 	Server Server
 	// PodRanges are what nodes are given parts of, for the addresses of their pods; none gives them nothing.
 	PodRanges []podrange.Cluster
+	// Ingress is where requests for Ingresses arrive.
+	Ingress Ingress
 }
+
+// Ingress says where requests for Ingresses arrive, and how they go on.
+type Ingress struct {
+	// HTTP and HTTPS are the listeners, which the controller closes when it ends; without both none is served.
+	HTTP, HTTPS net.Listener
+	// Addresses are where clients reach them, for the status of Ingresses.
+	Addresses []netip.Addr
+	// Dial connects to the address of a pod, over "tcp".
+	Dial func(ctx context.Context, network string, at netip.AddrPort) (net.Conn, error)
+}
+
+// On says whether Ingresses are served.
+func (i Ingress) On() bool { return i.HTTP != nil || i.HTTPS != nil }
 
 // Server says how an API server is reached.
 type Server struct {

@@ -31,6 +31,10 @@ const Secrets = "secrets"
 // rules of pods judge each of them (spec: DEL-8, GC-1 to GC-4).
 const Collect = "collect"
 
+// ShowTLS is a verb that no request has. Who has it on secrets sees, in what other grants let it read, what those of
+// type kubernetes.io/tls hold: the other parts of the control plane see of secrets only that they are there.
+const ShowTLS = "showtls"
+
 // Role is what a controller may do, besides what every part of the control plane may.
 type Role struct {
 	// Name is the controller's: its user name is system:controller:NAME.

@@ -70,4 +70,4 @@ var underline = regexp.MustCompile(`-{4,}`)
 // kept is the warning that something is stored and has no effect yet. Kubernetes has no such warnings, and needs what
 // is not part of it as well to do what these kinds say (see docs/services.md).
 var kept = regexp.MustCompile(
-	`^(LOG warnings\.go:\d+\] ")?Warning: .*(carried only where|nothing in this version|no controller of Ingresses)`)
+	`^(LOG warnings\.go:\d+\] ")?Warning: .*(carried only where|nothing serves Ingresses|does not run here|not enforced)`)

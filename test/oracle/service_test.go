@@ -95,7 +95,7 @@ func newServices(t *testing.T, dual bool) (theirServices, service.Services, *ser
 	taken.Add(&corev1.Service{Spec: &corev1.ServiceSpec{
 		Type: "NodePort", ClusterIPs: []string{"10.96.0.20"}, Ports: []*corev1.ServicePort{{NodePort: 30005}},
 	}})
-	return theirServices{rest.Store}, service.New(registry.Deps{}.Complete(), r), taken
+	return theirServices{rest.Store}, service.New(registry.Deps{}.Complete(), r, false), taken
 }
 
 // create is what Kubernetes makes of a new Service.

@@ -47,7 +47,7 @@ const maxSecret = 1 << 20
 
 // Secret describes the kind. Administrators see what secrets hold, and so do agents of those that the pods of their
 // node use; neither errors, warnings nor logs say anything of it.
-func Secret(define.Config) define.Definition {
+func Secret(c define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.Secret]{
 		Kind:    corev1.SecretKind,
 		Sealed:  true,
@@ -57,7 +57,7 @@ func Secret(define.Config) define.Definition {
 			return nil
 		},
 		Validate: ValidateSecret,
-		Show:     showSecret,
+		Show:     func(ctx context.Context, s *corev1.Secret) *corev1.Secret { return showSecret(ctx, c.Rights, s) },
 		Main: registry.TypedUpdateRules[*corev1.Secret]{
 			Authorize: func(ctx context.Context, _ *registry.Update, next, _ *corev1.Secret) error {
 				warnOfKeyPair(ctx, next)
@@ -99,11 +99,15 @@ func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
 }
 
 // showSecret shows everything to users who have the right to read secrets, and to agents, whom the authorizer lets ask
-// only for what the pods of their node use. Other components that have a right to secrets, such as the controller that
-// empties namespaces, see that there is one and what holds it. Annotations are data, too: kubectl apply keeps in one
-// of them what it has applied.
-func showSecret(ctx context.Context, s *corev1.Secret) *corev1.Secret {
-	if id := auth.From(ctx); id.Class == auth.Node || id.Class != auth.Anonymous && !id.Component() {
+// only for what the pods of their node use. What serves Ingresses sees secrets with certificates and their keys. Other
+// components that have a right to secrets, such as the controller that empties namespaces, see that there is one and
+// what holds it. Annotations are data, too: kubectl apply keeps in one of them what it has applied.
+func showSecret(ctx context.Context, rights *auth.Authorizer, s *corev1.Secret) *corev1.Secret {
+	id := auth.From(ctx)
+	if id.Class == auth.Node || id.Class != auth.Anonymous && !id.Component() {
+		return s
+	}
+	if s.GetType() == secretTLS && rights.ShowsTLS(id) { // what serves Ingresses
 		return s
 	}
 	m := s.GetMetadata()

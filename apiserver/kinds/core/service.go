@@ -11,7 +11,7 @@ import (
 // Service describes the kind with package service.
 func Service(c define.Config) define.Definition {
 	return define.Definition{
-		Strategy: service.New(c.Deps, c.Services).Strategy(),
+		Strategy: service.New(c.Deps, c.Services, c.PodNetwork).Strategy(),
 		Server: func(b object.Backend, backendOf func(*object.Kind) object.Backend) any {
 			return &serviceService{
 				ServicesBackend: corev1.ServicesBackend{Backend: b}, agents: c.Streams,

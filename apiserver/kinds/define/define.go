@@ -27,6 +27,8 @@ type Config struct {
 	Audit *auth.Audit
 	// Rights says who may do what.
 	Rights *auth.Authorizer
+	// Ingress says that Ingresses are served.
+	Ingress bool
 	// Logs streams the logs of containers; nil for none.
 	Logs LogStreamer
 	// Streams talks with what runs in containers; nil for nothing.

@@ -26,7 +26,8 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingress describes the kind.
 func Ingress(c define.Config) define.Definition {
-	const nothing = "nothing in this version serves Ingresses: this one is kept for a controller of yours"
+	const nothing = "nothing serves Ingresses here (monoplane up --ingress does): this one is kept for a controller " +
+		"of yours"
 	return define.Definition{Strategy: registry.Typed[*networkingv1.Ingress]{
 		Kind:     networkingv1.IngressKind,
 		Spec:     func(o *networkingv1.Ingress) proto.Message { return o.GetSpec() },
@@ -38,7 +39,10 @@ func Ingress(c define.Config) define.Definition {
 				warning.Add(ctx, fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead",
 					classAnnotation))
 			}
-			return define.Warned[*networkingv1.Ingress](nothing)(ctx, o)
+			if !c.Ingress {
+				warning.Add(ctx, nothing)
+			}
+			return nil, nil
 		},
 		Main: registry.TypedUpdateRules[*networkingv1.Ingress]{Validate: ValidateIngressUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*networkingv1.Ingress]{

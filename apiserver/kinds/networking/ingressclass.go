@@ -15,11 +15,15 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 
 	networkingv1 "monoplane.dev/api/networking/v1"
 )
+
+// ownController is the name by which classes choose the controller that is part of Monoplane.
+const ownController = "monoplane.dev/ingress"
 
 // defaultClass is the annotation of the class of Ingresses that name none.
 const defaultClass = "ingressclass.kubernetes.io/is-default-class"
@@ -27,14 +31,18 @@ const defaultClass = "ingressclass.kubernetes.io/is-default-class"
 func isDefault(o object.Object) bool { return o.GetMetadata().GetAnnotations()[defaultClass] == "true" }
 
 // IngressClass describes the kind.
-func IngressClass(define.Config) define.Definition {
+func IngressClass(c define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*networkingv1.IngressClass]{
 		Kind:     networkingv1.IngressClassKind,
 		Spec:     func(o *networkingv1.IngressClass) proto.Message { return o.GetSpec() },
 		Default:  DefaultIngressClass,
 		Validate: ValidateIngressClass,
-		Guards: define.Warned[*networkingv1.IngressClass](
-			"no controller of Ingresses is part of this version: bring yours"),
+		Guards: func(ctx context.Context, o *networkingv1.IngressClass) ([]store.Guard, error) {
+			if o.GetSpec().GetController() == ownController && !c.Ingress {
+				warning.Add(ctx, "spec.controller: "+ownController+" does not run here (monoplane up --ingress starts it)")
+			}
+			return nil, nil
+		},
 		Main: registry.TypedUpdateRules[*networkingv1.IngressClass]{Validate: ValidateIngressClassUpdate},
 		Table: classTable{define.Columns[*networkingv1.IngressClass]{
 			define.Text("Controller", "Controller that serves the class.", func(o *networkingv1.IngressClass) string {

@@ -46,11 +46,14 @@ const None = "None"
 type Services struct {
 	deps   registry.Deps
 	ranges servicerange.Ranges
+	// carried says that traffic to the addresses of Services is carried.
+	carried bool
 }
 
-// New returns the kind with its ranges.
-func New(deps registry.Deps, ranges servicerange.Ranges) Services {
-	return Services{deps: deps, ranges: ranges.Complete()}
+// New returns the kind with its ranges. Carried says that traffic to the addresses of Services is carried: where it is
+// not, who makes one that needs such an address is warned.
+func New(deps registry.Deps, ranges servicerange.Ranges, carried bool) Services {
+	return Services{deps: deps, ranges: ranges.Complete(), carried: carried}
 }
 
 // Strategy describes the kind.
@@ -64,7 +67,7 @@ func (s Services) Strategy() *registry.Strategy {
 		},
 		Validate: Validate,
 		Guards: func(ctx context.Context, o *corev1.Service) ([]store.Guard, error) {
-			warn(ctx, o, nil)
+			s.warn(ctx, o, nil)
 			return nil, nil
 		},
 		Main: registry.TypedUpdateRules[*corev1.Service]{
@@ -75,7 +78,7 @@ func (s Services) Strategy() *registry.Strategy {
 					return err
 				}
 				u.Guards = append(u.Guards, guards...)
-				warn(ctx, next, live)
+				s.warn(ctx, next, live)
 				return nil
 			},
 			Validate: ValidateUpdate,

@@ -14,14 +14,15 @@ import (
 
 // notCarried is said to who makes a Service that needs an address of its own.
 const notCarried = "spec.clusterIP: traffic to cluster IPs, node ports and external addresses is carried only where " +
-	"pods have a network of their own (--runtime=oci, as root); headless services (clusterIP: None) are complete anyway"
+	"pods have a network of their own, which they have not here (monoplane up --runtime=oci gives them one); headless " +
+	"services (clusterIP: None) are complete anyway"
 
 // warn says what is odd about a Service, and what has no effect. Live is nil for a new one.
-func warn(ctx context.Context, o, live *corev1.Service) {
+func (s Services) warn(ctx context.Context, o, live *corev1.Service) {
 	if !warning.Collected(ctx) {
 		return
 	}
-	if virtual(specOf(o)) && (live == nil || !virtual(specOf(live))) {
+	if !s.carried && virtual(specOf(o)) && (live == nil || !virtual(specOf(live))) {
 		warning.Add(ctx, notCarried)
 	}
 	for _, text := range Warnings(o) {
