@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -276,4 +277,15 @@ func reasonOf(c codes.Code) Reason {
 // Is reports whether err, from either wire, has reason r.
 func Is(err error, r Reason) bool {
 	return err != nil && From(err).Reason() == r
+}
+
+// OtherObject reports whether err, from either wire, is the refusal of a patch that names another uid than that of the
+// object: the one that was meant has gone, and another has its name. As in Kubernetes the reason is Invalid.
+func OtherObject(err error) bool {
+	if !Is(err, Invalid) {
+		return false
+	}
+	return slices.ContainsFunc(From(err).Status().GetDetails().GetCauses(), func(c *metav1.StatusCause) bool {
+		return c.GetField() == "metadata.uid"
+	})
 }

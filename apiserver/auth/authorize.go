@@ -115,8 +115,8 @@ func (z *Authorizer) Decide(u *authn.User, a Attributes) (allowed bool, reason s
 	return allowed, z.Why(id, a, allowed)
 }
 
-// Why says which role allows what was decided, if one does, or is bound and does not exist; empty for decisions without
-// roles.
+// Why says which role allows what was decided, if one does, or is bound and does not exist. It is empty for decisions
+// without roles.
 func (z *Authorizer) Why(id Identity, a Attributes, allowed bool) string {
 	if id.Class == Anonymous || table[id.Class].everything || !z.hasRoles(id) || allowed && z.rightsOf(id).allow(&a) {
 		return ""

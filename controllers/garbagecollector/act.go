@@ -154,7 +154,8 @@ func (c *Controller) orphan(ctx context.Context, i *item) error {
 	g.SetLimit(orphaned)
 	for n, d := range left {
 		g.Go(func() error {
-			if err := c.unown(ctx, d, ref); !apierrors.Is(err, apierrors.NotFound) {
+			// One that has gone meanwhile, be it that another has its name, is no dependent.
+			if err := c.unown(ctx, d, ref); !apierrors.Is(err, apierrors.NotFound) && !apierrors.OtherObject(err) {
 				errs[n] = err
 			}
 			return nil
@@ -208,7 +209,7 @@ func (c *Controller) finalize(ctx context.Context, i *item, finalizer string) er
 		Namespace: i.meta.GetNamespace(), Name: i.meta.GetName(), Patch: doc,
 		PatchType: "application/merge-patch+json", FieldManager: fieldManager,
 	})
-	if apierrors.Is(err, apierrors.NotFound) {
+	if apierrors.Is(err, apierrors.NotFound) || apierrors.OtherObject(err) {
 		return nil
 	}
 	if err = c.metrics.done(actionFinalize, err); err != nil {

@@ -379,6 +379,36 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// A dependent that is replaced while its reference is taken away is none: what has its name now is left alone, and the
+// owner goes, without a word in the log. spec: OBJ-12
+func TestDependentThatIsReplaced(t *testing.T) {
+	w := (*world)(nil)
+	inWorld(t, func(in *world) {
+		w = in
+		owner := w.configMap("owner")
+		child := w.configMap("child", ref(owner))
+		var replaced *corev1.ConfigMap
+		w.server.React(func(_ context.Context, method string, req any) error {
+			p, ok := req.(*metav1.PatchRequest)
+			if ok && method == corev1.ConfigMaps_Patch_FullMethodName && p.Name == "child" && replaced == nil {
+				w.remove(child, "")
+				replaced = w.configMap("child")
+			}
+			return nil
+		})
+		w.remove(owner, "Orphan")
+		w.settle()
+		w.gone(owner)
+		w.alive(replaced)
+		if replaced == nil {
+			t.Error("nobody tried to take the reference")
+		}
+	})
+	if w.warnings.Len() > 0 {
+		t.Errorf("the collector warns of\n%s", &w.warnings)
+	}
+}
+
 // What changes all the time goes nevertheless, but not if its owners are what changes. spec: OBJ-12, DEL-11
 func TestRestlessDependents(t *testing.T) {
 	inWorld(t, func(w *world) {

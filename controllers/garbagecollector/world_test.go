@@ -1,9 +1,11 @@
 package garbagecollector_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +35,7 @@ type world struct {
 	c        *client.Client
 	kinds    map[string]*generic.Client
 	registry *prometheus.Registry
+	warnings bytes.Buffer // What the collector logs that is no news of its work. Read it when it has stopped.
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
@@ -71,6 +74,7 @@ func (w *world) startWith(ready bool) (stop func()) {
 	w.registry = prometheus.NewRegistry()
 	c, err := garbagecollector.New(garbagecollector.Config{
 		Client: w.server.Controller("garbage-collector"), Registerer: w.registry,
+		Logger: slog.New(slog.NewTextHandler(&w.warnings, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	w.must(err)
 	if c.Ready() == nil {

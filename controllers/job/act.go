@@ -291,7 +291,7 @@ func (c *Controller) releaseAll(ctx context.Context, job *batchv1.Job, m *memory
 func (c *Controller) release(ctx context.Context, owner string, p *corev1.Pod, revision string) error {
 	out, err := c.take(ctx, p, revision)
 	switch {
-	case apierrors.Is(err, apierrors.NotFound):
+	case apierrors.Is(err, apierrors.NotFound), apierrors.OtherObject(err):
 		return nil
 	case err != nil:
 		return err

@@ -117,8 +117,7 @@ func (l *Loop[K]) work(ctx context.Context, key K) {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		// A lost race is the normal course of things.
-		if !apierrors.Is(err, apierrors.Conflict) && !errors.Is(err, context.Canceled) {
+		if !lost(err) && !errors.Is(err, context.Canceled) {
 			l.cfg.Logger.Warn("reconcile failed", "controller", l.cfg.Name, "key", key, "error", err)
 		}
 		l.queue.AddRateLimited(key)
@@ -129,3 +128,6 @@ func (l *Loop[K]) work(ctx context.Context, key K) {
 		l.queue.Forget(key)
 	}
 }
+
+// lost says that a race was lost to another writer, which is the normal course of things.
+func lost(err error) bool { return apierrors.Is(err, apierrors.Conflict) || apierrors.OtherObject(err) }

@@ -1,15 +1,21 @@
 package loop_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/controllers/internal/loop"
+	"monoplane.dev/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,6 +57,41 @@ func TestLoop(t *testing.T) {
 			if at[i] != want[i]*time.Second {
 				t.Fatalf("reconciled at %v, want %v", at, want)
 			}
+		}
+	})
+}
+
+// Races that were lost are tried again without a word; all other failures are told.
+func TestQuietRaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind := &object.Kind{Kind: "Pod", Plural: "pods"}
+		invalid := func(field string) error {
+			return fmt.Errorf("patch: %w", apierrors.NewInvalid(kind, "p", []apierrors.Cause{
+				{Type: "FieldValueInvalid", Field: field, Message: "field is immutable"},
+			}))
+		}
+		outcomes := []error{
+			apierrors.New(apierrors.Conflict, "lost"), invalid("metadata.uid"), invalid("spec.nodeName"), nil,
+		}
+		var log bytes.Buffer
+		runs := 0
+		l := loop.New(loop.Config[string]{
+			Workers: 1, MinDelay: time.Second, MaxDelay: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Reconcile: func(context.Context, string) (time.Duration, error) {
+				runs++
+				return 0, outcomes[runs-1]
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		l.Add("a")
+		time.Sleep(time.Hour)
+		cancel()
+		<-done
+		if lines := strings.Count(log.String(), "reconcile failed"); runs != len(outcomes) || lines != 1 ||
+			!strings.Contains(log.String(), "spec.nodeName") {
+			t.Errorf("reconciled %d times, log\n%s", runs, &log)
 		}
 	})
 }
