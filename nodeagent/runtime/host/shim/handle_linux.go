@@ -2,13 +2,15 @@ package shim
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
-// lastWords is how long a shim that is done tries to say so.
+// lastWords is how long a shim that is done tries to say so, and before that to answer what else it was asked.
 const lastWords = time.Second
 
 // handle answers one call.
@@ -24,12 +26,57 @@ func (p *pod) handle(cn *conn, f shimwire.Frame, fds []int) {
 	reply := shimwire.Frame{Call: f.Call, Type: shimwire.Reply, Body: body}
 	if f.Type != shimwire.Shutdown {
 		cn.post(reply)
+		p.answered()
 		return
 	}
+	p.settle()
 	// The last words: written here, because the process ends with them. Nobody has to listen.
 	_ = cn.file.SetWriteDeadline(time.Now().Add(lastWords))
 	_, _ = cn.file.Write(shimwire.AppendFrame(nil, reply))
 	os.Exit(0)
+}
+
+// begin counts a call that is to be answered.
+func (p *pod) begin() {
+	p.mu.Lock()
+	p.calls++
+	p.mu.Unlock()
+}
+
+// answered is said of a call whose answer has been posted.
+func (p *pod) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls--
+	if p.calls == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// settle waits until the other calls have their answers: with the containers, what people have attached to and what they
+// run there has ended, and they are to be told so instead of losing the connection. What does not end is not waited for.
+func (p *pod) settle() {
+	end := time.After(lastWords)
+	p.mu.Lock()
+	if p.calls > 0 && p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-end:
+			return
+		}
+	}
+	p.mu.Lock()
+	conns := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, cn := range conns {
+		cn.flush(end)
+	}
 }
 
 func (p *pod) answer(cn *conn, f shimwire.Frame, files []*os.File) []byte {

@@ -77,14 +77,20 @@ type conn struct {
 	file *os.File
 	raw  syscall.RawConn
 	fds  []int // Descriptors that came with the frames read so far and belong to no call yet.
-	out  chan []byte
+	out  chan outgoing
 	gone chan struct{} // Closed when no more can be read.
+}
+
+// outgoing is a frame that waits to be written, or, without one, somebody who waits until all before it have been.
+type outgoing struct {
+	frame   []byte
+	written chan<- struct{}
 }
 
 func newConn(fd int) *conn {
 	f := os.NewFile(uintptr(fd), "conn")
 	raw, _ := f.SyscallConn()
-	return &conn{file: f, raw: raw, out: make(chan []byte, outbox), gone: make(chan struct{})}
+	return &conn{file: f, raw: raw, out: make(chan outgoing, outbox), gone: make(chan struct{})}
 }
 
 // Read reads bytes and collects the descriptors that come with them.
@@ -120,7 +126,7 @@ var errEnd = errors.New("the connection has ended")
 // post queues a frame. It never waits: a runtime that does not read is cut off.
 func (cn *conn) post(f shimwire.Frame) {
 	select {
-	case cn.out <- shimwire.AppendFrame(nil, f):
+	case cn.out <- outgoing{frame: shimwire.AppendFrame(nil, f)}:
 	default:
 		cn.hangUp()
 	}
@@ -134,14 +140,31 @@ func (cn *conn) hangUp() {
 func (cn *conn) write() {
 	for {
 		select {
-		case b := <-cn.out:
-			if _, err := cn.file.Write(b); err != nil {
+		case next := <-cn.out:
+			if next.written != nil {
+				close(next.written)
+			} else if _, err := cn.file.Write(next.frame); err != nil {
 				cn.hangUp()
 				return
 			}
 		case <-cn.gone:
 			return
 		}
+	}
+}
+
+// flush waits until what has been posted is written, the connection has ended, or end is closed.
+func (cn *conn) flush(end <-chan time.Time) {
+	written := make(chan struct{})
+	select {
+	case cn.out <- outgoing{written: written}:
+	default:
+		return // It does not read, and is about to be cut off.
+	}
+	select {
+	case <-written:
+	case <-cn.gone:
+	case <-end:
 	}
 }
 
@@ -158,6 +181,9 @@ func (p *pod) serve(cn *conn) {
 		}
 		fds := cn.fds
 		cn.fds = nil
+		if f.Type != shimwire.Shutdown {
+			p.begin()
+		}
 		go p.handle(cn, f, fds)
 	}
 	p.mu.Lock()
