@@ -21,6 +21,7 @@ FUZZTIME   ?= 10m
 SEQUENTIAL := ./codec ./scheduler/test/naive
 
 KUBECTL_VERSION := 1.36.3
+KUBECTL_OLDEST  := 1.32.3
 KUBECTL_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
@@ -52,6 +53,20 @@ build: helper ## Build bin/monoplane
 kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
 $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
 	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
+
+# The oldest kubectl that is compared with Kubernetes. Its words are its own: they are written to a copy of the scripts.
+$(BIN)/oldest/kubectl: tools/kubectl/oldest.mod tools/kubectl/main.go
+	cd tools/kubectl && CGO_ENABLED=0 go build -modfile=oldest.mod -trimpath -ldflags '-s -w \
+	  -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_OLDEST) \
+	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=32' -o $@ .
+
+.PHONY: oldest
+oldest: build kubectl $(BIN)/kubernetes $(BIN)/oldest/kubectl ## Run the conformance with the oldest kubectl, against Kubernetes and then against Monoplane
+	rm -rf $(BIN)/oldest/testdata && cp -r test/conformance/testdata $(BIN)/oldest/
+	cd test && go test -count=1 ./conformance -run '^TestConformance$$' -client $(BIN)/oldest -data $(BIN)/oldest/testdata \
+	  -golden $(BIN)/kubernetes
+	cd test && go test -count=1 ./conformance -run '^TestConformance$$' -client $(BIN)/oldest -data $(BIN)/oldest/testdata \
+	  -accept
 
 .PHONY: helm
 helm: $(BIN)/helm $(BIN)/helm3 ## Build the unmodified Helm, version 4 and version 3 (helm3), into bin/

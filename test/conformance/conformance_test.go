@@ -18,26 +18,29 @@ var (
 	golden = flag.String("golden", "", "program of tools/kubernetes: write what commands print against it to the scripts")
 	accept = flag.Bool("accept", false,
 		"write what commands print against Monoplane to the entries in differences.txt, and to the scripts in host")
-	helm = flag.Bool("helm", false, "run the scripts with Helm, which make helm builds")
-	only = flag.String("only", "", "run only the scripts that match this pattern of names")
+	data   = flag.String("data", "testdata", "folder of the scripts; a copy where kubectl is another, in its words")
+	client = flag.String("client", "../../bin", "folder of the kubectl that the scripts run")
+	helm   = flag.Bool("helm", false, "run the scripts with Helm, which make helm builds")
+	only   = flag.String("only", "", "run only the scripts that match this pattern of names")
 )
 
 // kubernetesVersion is what Monoplane is compared with.
 const kubernetesVersion = "v1.36.3"
 
-const differencesFile = "testdata/differences.txt"
+// differencesFile is the list of what Monoplane prints on purpose.
+func differencesFile() string { return filepath.Join(*data, "differences.txt") }
 
 // Every verb of kubectl prints what it prints against Kubernetes.
 // spec: CLI-1, OBJ-1, OBJ-2, OBJ-3, OBJ-7, OBJ-9
 func TestConformance(t *testing.T) {
-	known, err := differences(differencesFile)
+	known, err := differences(differencesFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRunner(t, startServer)
 	r.known, r.seen = known, make([]bool, len(known))
-	t.Run("together", func(t *testing.T) { r.scripts(t, scripts(t, "testdata/scripts"), true) })
-	t.Run("alone", func(t *testing.T) { r.scripts(t, scripts(t, "testdata/scripts/alone"), false) })
+	t.Run("together", func(t *testing.T) { r.scripts(t, scripts(t, "scripts"), true) })
+	t.Run("alone", func(t *testing.T) { r.scripts(t, scripts(t, "scripts/alone"), false) })
 	if *accept {
 		r.accept(t)
 	}
@@ -52,7 +55,7 @@ func TestConformanceOfStreams(t *testing.T) {
 	}
 	r := newRunner(t, startHost)
 	r.stated = true
-	r.scripts(t, scripts(t, "testdata/scripts/host"), true)
+	r.scripts(t, scripts(t, "scripts/host"), true)
 }
 
 // Helm installs, upgrades, rolls back, tests and uninstalls as it does with Kubernetes. spec: CLI-1, OBJ-9
@@ -61,13 +64,13 @@ func TestHelm(t *testing.T) {
 		t.Skip("run by make charts")
 	}
 	r := newRunner(t, startServer)
-	r.scripts(t, scripts(t, "testdata/scripts/helm"), true)
+	r.scripts(t, scripts(t, "scripts/helm"), true)
 }
 
 // scripts returns the paths of the scripts in a folder.
 func scripts(t *testing.T, dir string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	paths, err := filepath.Glob(filepath.Join(*data, dir, "*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts in %s: %v", dir, err)
 	}
@@ -78,12 +81,16 @@ func scripts(t *testing.T, dir string) []string {
 func newRunner(t *testing.T, start func(*testing.T) (*server, string)) *runner {
 	t.Helper()
 	s, bin := start(t)
-	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", s.kubeconfig,
+	kubectl, err := filepath.Abs(filepath.Join(*client, "kubectl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", s.kubeconfig,
 		"get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &runner{server: s, bin: bin, version: string(version)}
+	return &runner{server: s, bin: bin, kubectl: kubectl, version: string(version)}
 }
 
 // startServer starts Monoplane, or Kubernetes if its outputs are to be written, until the end of the test. It returns
@@ -141,7 +148,8 @@ func startWith(t *testing.T, start func(bin, dir string) (*server, error)) (s *s
 // runner runs scripts against one server.
 type runner struct {
 	server  *server
-	bin     string
+	bin     string // The folder of programs.
+	kubectl string // The path of kubectl.
 	version string // of the nodes
 	stated  bool   // the outputs in the scripts are not Kubernetes', so that -accept may write them
 	known   []difference
@@ -171,7 +179,7 @@ func (r *runner) unmet(t *testing.T, script string) {
 	t.Helper()
 	for i, d := range r.known {
 		if d.script == script && !r.seen[i] && *golden == "" {
-			t.Errorf("%s: no command, or a second entry: %s", differencesFile, d.command)
+			t.Errorf("%s: no command, or a second entry: %s", differencesFile(), d.command)
 		}
 	}
 }
@@ -184,16 +192,16 @@ func (r *runner) script(t *testing.T, name, path string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "files"), os.DirFS("testdata/files")); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "files"), os.DirFS(filepath.Join(*data, "files"))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	kubeconfig, err := r.server.inNamespace(ctx, filepath.Join(r.bin, "kubectl"), dir, name)
+	kubeconfig, err := r.server.inNamespace(ctx, r.kubectl, dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := environment("KUBECONFIG="+kubeconfig, "PATH="+r.bin+":"+os.Getenv("PATH"),
+	env := environment("KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(r.kubectl)+":"+r.bin+":"+os.Getenv("PATH"),
 		// kubectl keeps what it discovers below HOME; the scripts share it.
 		"HOME="+filepath.Dir(r.server.kubeconfig), "TZ=UTC", "LC_ALL=C")
 	for i, b := range blocks {
@@ -264,7 +272,7 @@ func (r *runner) compare(t *testing.T, script string, b block, got string) {
 			return
 		}
 		if got == b.output {
-			t.Errorf("$ %s\nprints what Kubernetes prints; remove it from %s", b.command, differencesFile)
+			t.Errorf("$ %s\nprints what Kubernetes prints; remove it from %s", b.command, differencesFile())
 		} else if got != r.known[i].output {
 			t.Errorf("$ %s\n%s", b.command, diff(r.known[i].output, got))
 		}
@@ -274,7 +282,7 @@ func (r *runner) compare(t *testing.T, script string, b block, got string) {
 // accept writes Monoplane's outputs to the list of differences.
 func (r *runner) accept(t *testing.T) {
 	t.Helper()
-	blocks, err := parse(differencesFile)
+	blocks, err := parse(differencesFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +293,7 @@ func (r *runner) accept(t *testing.T) {
 			next++
 		}
 	}
-	if err := os.WriteFile(differencesFile, []byte(render(blocks)), 0o644); err != nil { //nolint:gosec // As above.
+	if err := os.WriteFile(differencesFile(), []byte(render(blocks)), 0o644); err != nil { //nolint:gosec // As above.
 		t.Fatal(err)
 	}
 }

@@ -240,7 +240,7 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := differences(differencesFile)
+	all, err := differences(differencesFile())
 	if err != nil {
 		t.Fatal(err)
 	}
