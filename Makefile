@@ -21,10 +21,12 @@ FUZZTIME   ?= 10m
 SEQUENTIAL := ./codec ./scheduler/test/naive
 
 KUBECTL_VERSION := 1.36.3
-KUBECTL_OLDEST  := 1.32.3
 KUBECTL_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+OLDEST_LDFLAGS  := -s -w \
+	-X k8s.io/component-base/version.gitVersion=v1.32.3 \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=32
 
 .DEFAULT_GOAL := help
 
@@ -56,9 +58,7 @@ $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
 
 # The oldest kubectl that is compared with Kubernetes. Its words are its own: they are written to a copy of the scripts.
 $(BIN)/oldest/kubectl: tools/kubectl/oldest.mod tools/kubectl/main.go
-	cd tools/kubectl && CGO_ENABLED=0 go build -modfile=oldest.mod -trimpath -ldflags '-s -w \
-	  -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_OLDEST) \
-	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=32' -o $@ .
+	cd tools/kubectl && CGO_ENABLED=0 go build -modfile=oldest.mod -trimpath -ldflags '$(OLDEST_LDFLAGS)' -o $@ .
 
 .PHONY: oldest
 oldest: build kubectl $(BIN)/kubernetes $(BIN)/oldest/kubectl ## Run the conformance with the oldest kubectl, against Kubernetes and then against Monoplane
