@@ -1,0 +1,219 @@
+package spec
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func withMounts(mounts ...*runtimeapi.Mount) func(*Input) {
+	return func(in *Input) { in.Container.Mounts = mounts }
+}
+
+// at finds the mount at a place; there is one at most.
+func at(t *testing.T, b *Bundle, place string) (specs.Mount, int) {
+	t.Helper()
+	found, index := specs.Mount{}, -1
+	for i, m := range b.Spec.Mounts {
+		if m.Destination != place {
+			continue
+		}
+		if index >= 0 {
+			t.Errorf("two mounts at %s", place)
+		}
+		found, index = m, i
+	}
+	return found, index
+}
+
+// spec: CTR-6, VOL-1
+func TestMountOptions(t *testing.T) {
+	const private, slave, shared = runtimeapi.MountPropagation_PROPAGATION_PRIVATE,
+		runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	ids := []*runtimeapi.IDMapping{{HostId: 100000, Length: 65536}}
+	for _, c := range []struct {
+		mount   *runtimeapi.Mount
+		options string
+		shared  bool
+	}{
+		{mount: &runtimeapi.Mount{}, options: "rbind rprivate rw"},
+		{mount: &runtimeapi.Mount{Readonly: true}, options: "rbind rprivate ro"},
+		{mount: &runtimeapi.Mount{Propagation: slave}, options: "rbind rslave rw"},
+		{mount: &runtimeapi.Mount{Propagation: shared}, options: "rbind rshared rw", shared: true},
+		{mount: &runtimeapi.Mount{Readonly: true, RecursiveReadOnly: true, Propagation: private},
+			options: "rbind rprivate rro"},
+		{mount: &runtimeapi.Mount{UidMappings: ids, GidMappings: ids}, options: "rbind rprivate rw ridmap"},
+	} {
+		c.mount.HostPath, c.mount.ContainerPath = "/src", "/a/b"
+		b := made(t, asked(withMounts(c.mount)))
+		m, i := at(t, b, "/a/b")
+		if strings.Join(m.Options, " ") != c.options || m.Source != "/src" || m.Type != "bind" {
+			t.Errorf("%+v: %+v", c.mount, m)
+		}
+		if c.shared != slices.Contains(b.Shared, i) || c.shared != (b.Spec.Linux.RootfsPropagation == "rshared") {
+			t.Errorf("%+v: shared %v, %q", c.mount, b.Shared, b.Spec.Linux.RootfsPropagation)
+		}
+		if len(m.UIDMappings) != len(c.mount.GetUidMappings()) {
+			t.Errorf("%+v: %+v", c.mount, m.UIDMappings)
+		}
+	}
+}
+
+func TestMountsThatMakeNoSense(t *testing.T) {
+	const shared = runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	for _, c := range []struct {
+		mount *runtimeapi.Mount
+		want  string
+	}{
+		{&runtimeapi.Mount{ContainerPath: "/x"}, "host_path"},
+		{&runtimeapi.Mount{HostPath: "/x"}, "container_path"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/"}, "container_path"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "a/../.."}, "container_path"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/y", RecursiveReadOnly: true}, "recursive_read_only"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/y", RecursiveReadOnly: true, Readonly: true,
+			Propagation: shared}, "recursive_read_only"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/y", ImageSubPath: "../z"}, "leads out"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/y", ImageSubPath: "/z"}, "leads out"},
+		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/y", ImageSubPath: "z", Propagation: shared}, "image_sub_path"},
+	} {
+		_, err := Container(asked(withMounts(c.mount)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.mount, err)
+		}
+	}
+}
+
+// What is deeper is mounted later, in whichever order it was asked for; what was asked for takes the place of what
+// would be there; and the indices of shared mounts and of parts are those of the sorted list.
+func TestMountOrder(t *testing.T) {
+	b := made(t, asked(withMounts(
+		&runtimeapi.Mount{HostPath: "/h/3", ContainerPath: "/v/a/b", ImageSubPath: "part"},
+		&runtimeapi.Mount{HostPath: "/h/2", ContainerPath: "/v/a",
+			Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
+		&runtimeapi.Mount{HostPath: "/h/1", ContainerPath: "v"},
+		&runtimeapi.Mount{HostPath: "/h/shm", ContainerPath: "/dev/shm/"},
+		&runtimeapi.Mount{HostPath: "/h/resolv", ContainerPath: "/etc/resolv.conf"},
+		&runtimeapi.Mount{HostPath: "/h/twice", ContainerPath: "/twice"},
+		&runtimeapi.Mount{HostPath: "/h/last", ContainerPath: "/twice", ImageSubPath: "x"},
+	), func(in *Input) { in.Hostname, in.Resolv = "/p/hostname", "/p/resolv" }))
+	depths := -1
+	for _, m := range b.Spec.Mounts {
+		if d := depth(m.Destination); d < depths {
+			t.Errorf("%s comes too late", m.Destination)
+		} else {
+			depths = d
+		}
+	}
+	for place, source := range map[string]string{"/v": "/h/1", "/v/a": "/h/2", "/v/a/b": "/h/3", "/dev/shm": "/h/shm",
+		"/etc/resolv.conf": "/h/resolv", "/etc/hostname": "/p/hostname", "/twice": "/h/last"} {
+		if m, _ := at(t, b, place); m.Source != source {
+			t.Errorf("%s: %+v", place, m)
+		}
+	}
+	if _, i := at(t, b, "/v/a"); !slices.Equal(b.Shared, []int{i}) {
+		t.Errorf("shared: %v", b.Shared)
+	}
+	_, part := at(t, b, "/v/a/b")
+	_, twice := at(t, b, "/twice")
+	if len(b.Parts) != 2 || b.Parts[part] != "part" || b.Parts[twice] != "x" {
+		t.Errorf("parts: %v", b.Parts)
+	}
+}
+
+// The files of the kernel are read-only unless the container is privileged.
+func TestKernelMounts(t *testing.T) {
+	for _, privileged := range []bool{false, true} {
+		b := made(t, asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.Privileged = privileged })))
+		for _, place := range []string{"/sys", "/sys/fs/cgroup"} {
+			if m, _ := at(t, b, place); slices.Contains(m.Options, ro) == privileged {
+				t.Errorf("privileged %v: %+v", privileged, m)
+			}
+		}
+		for _, place := range []string{"/proc", "/dev/pts", "/dev/mqueue", "/dev/shm"} {
+			if m, i := at(t, b, place); i < 0 || !slices.Contains(m.Options, nosuid) || !slices.Contains(m.Options, noexec) {
+				t.Errorf("%s: %+v", place, m)
+			}
+		}
+	}
+	host := made(t, asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) {
+		s.NamespaceOptions.Ipc = runtimeapi.NamespaceMode_NODE
+	})))
+	if m, _ := at(t, host, "/dev/shm"); m.Source != "/dev/shm" {
+		t.Errorf("with the machine's IPC: %+v", m)
+	}
+	readOnly := made(t, asked(func(in *Input) {
+		in.Hostname = "/p/hostname"
+		in.Container.Linux.SecurityContext.ReadonlyRootfs = true
+	}))
+	if m, _ := at(t, readOnly, "/etc/hostname"); !slices.Contains(m.Options, ro) || !readOnly.Spec.Root.Readonly {
+		t.Errorf("%+v", m)
+	}
+}
+
+// spec: CTR-6
+func TestDevices(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/dev/null", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	devices := func(d ...*runtimeapi.Device) func(*Input) {
+		return func(in *Input) { in.Container.Devices = d }
+	}
+	b := made(t, asked(devices(
+		&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/dev/mine", Permissions: "r"},
+		&runtimeapi.Device{HostPath: filepath.Join(dir, "link"), ContainerPath: "/dev/linked", Permissions: "rwm"})))
+	var got []string
+	for _, d := range b.Spec.Linux.Devices {
+		got = append(got, d.Path)
+		if d.Type != "c" || d.Major != 1 || d.Minor != 3 {
+			t.Errorf("%+v", d)
+		}
+	}
+	if !slices.Equal(got, []string{"/dev/mine", "/dev/linked"}) {
+		t.Errorf("%q", got)
+	}
+	rules := b.Spec.Linux.Resources.Devices
+	if len(rules) != 3 || rules[0].Allow || rules[0].Access != "rwm" || rules[1].Access != "r" || !rules[1].Allow ||
+		rules[2].Access != "rwm" {
+		t.Errorf("%+v", rules)
+	}
+	for path, want := range map[string]string{"/no/such": "no such file", "/etc/passwd": "is none"} {
+		_, err := Container(asked(devices(&runtimeapi.Device{HostPath: path, ContainerPath: "/dev/x", Permissions: "r"})))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	whole := made(t, asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.Privileged = true })))
+	for _, d := range whole.Spec.Linux.Devices {
+		if strings.HasPrefix(d.Path, "/dev/pts/") || strings.HasPrefix(d.Path, "/dev/shm/") || d.Path == "/dev/console" {
+			t.Errorf("a privileged container has %s of the machine's", d.Path)
+		}
+	}
+	if !slices.ContainsFunc(whole.Spec.Linux.Devices, func(d specs.LinuxDevice) bool { return d.Path == "/dev/null" }) {
+		t.Error("a privileged container has no /dev/null")
+	}
+}
+
+// spec: USER-1
+func TestUserNamespace(t *testing.T) {
+	ids := []*runtimeapi.IDMapping{{HostId: 300000, Length: 65536}}
+	users := func(u *runtimeapi.UserNamespace) func(*Input) {
+		return security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.NamespaceOptions.UsernsOptions = u })
+	}
+	want := []specs.LinuxIDMapping{{HostID: 300000, Size: 65536}}
+	b := made(t, asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids})))
+	if !slices.Equal(b.MapIDs, want) || !slices.Equal(b.Spec.Linux.GIDMappings, want) {
+		t.Errorf("%+v", b.MapIDs)
+	}
+	if b := made(t, asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}))); b.MapIDs != nil {
+		t.Errorf("the machine's users are mapped: %+v", b.MapIDs)
+	}
+	if _, err := Container(asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD}))); err == nil {
+		t.Error("a namespace without ids")
+	}
+}
