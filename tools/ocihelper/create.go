@@ -39,7 +39,9 @@ func create(c command) (pid int, err error) {
 		return 0, err
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
-		CgroupName: c.id, Spec: b.Spec, RootlessCgroups: b.Rootless, NoNewKeyring: true,
+		CgroupName: c.id, Spec: b.Spec, RootlessCgroups: b.Rootless,
+		// The kernel lets a user who is not root have 200 keys only: there the keys are the pod's, see the shim.
+		NoNewKeyring: b.Rootless,
 	})
 	if err != nil {
 		return 0, err

@@ -366,6 +366,8 @@ func TestMain(m *testing.M) {
 		os.Exit(hugeHelper())
 	case "agent":
 		os.Exit(agentHelper())
+	case "key":
+		os.Exit(keyHelper())
 	}
 	fmt.Fprintln(os.Stderr, "unknown helper")
 	os.Exit(2)

@@ -98,8 +98,8 @@ func (sb *sandbox) runningLocked() []*container {
 	return out
 }
 
-// sandboxStats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of those that
-// run. Its network is the machine's, and counts for nobody.
+// sandboxStats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of
+// those that run. What goes over its network is not told.
 func (r *Runtime) sandboxStats(sb *sandbox, running []*container) *runtimeapi.PodSandboxStats {
 	config, at := sb.rec.config, now()
 	linux := &runtimeapi.LinuxPodSandboxStats{}

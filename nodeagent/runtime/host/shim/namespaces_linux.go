@@ -28,6 +28,10 @@ func ownNamespaces(req *shimwire.InitRequest) string {
 	if flags == 0 {
 		return writeSysctls(req.Sysctls)
 	}
+	// Whoever has the keyring of a session has its keys: those of the session in which the server was started are no
+	// pod's. A kernel without keys has none to lose.
+	const joinSessionKeyring = 1
+	_, _, _ = syscall.RawSyscall(syscall.SYS_KEYCTL, joinSessionKeyring, 0, 0)
 	if err := syscall.Unshare(flags); err != nil {
 		return "no namespace can be made for the pod: " + err.Error()
 	}
