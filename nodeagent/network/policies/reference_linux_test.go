@@ -149,7 +149,7 @@ func matches(s *metav1.LabelSelector, labels map[string]string) bool {
 }
 
 var (
-	names     = []string{"a", "b", "c"}
+	names     = []string{"a", "b"}
 	testPorts = []uint16{8080, 8081, 9000}
 )
 
@@ -286,7 +286,7 @@ func (c *cluster) change(r *rand.Rand, all []*subject, w *policies.World) {
 		w.SetNamespace(name, of, exists)
 	case 1, 2:
 		s := all[r.IntN(6)]
-		if s.namespace != "" && r.IntN(2) == 0 {
+		if s.namespace != "" && r.IntN(5) == 0 {
 			w.SetPod(s.namespace, s.name, nil)
 			s.namespace, s.ports = "", nil
 			delete(c.pods, s.name)
@@ -307,7 +307,7 @@ func (c *cluster) change(r *rand.Rand, all []*subject, w *policies.World) {
 		s.tell(w)
 	case 3:
 		key := cache.Key{Namespace: pick(r, names...), Name: pick(r, "one", "two")}
-		if _, ok := c.policies[key]; ok && r.IntN(3) == 0 {
+		if _, ok := c.policies[key]; ok && r.IntN(4) == 0 {
 			delete(c.policies, key)
 		} else {
 			c.policies[key] = randomPolicy(r, key)
@@ -342,9 +342,9 @@ func (c *cluster) anew() *policies.World {
 func TestRulesAreAsTheReference(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
+	refused, through := 0, 0
 	for range 40 {
 		c, all, w := newCluster(), everybody(), policies.NewWorld()
-		refused, through := 0, 0
 		for step := range 60 {
 			c.change(r, all, w)
 			if d := w.Differences(c.anew()); d != "" {
@@ -374,9 +374,10 @@ func TestRulesAreAsTheReference(t *testing.T) {
 				}
 			}
 		}
-		if refused == 0 || through == 0 {
-			t.Errorf("seed %d: %d refused, %d let through: the test says little", seed, refused, through)
-		}
+	}
+	t.Logf("seed %d: %d refused, %d let through", seed, refused, through)
+	if min(refused, through) < (refused+through)/20 {
+		t.Errorf("seed %d: %d refused, %d let through: the test says little", seed, refused, through)
 	}
 }
 

@@ -292,6 +292,7 @@ func TestPacketsAreAsTheReference(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d refused, %d let through", refused, through)
 	if refused == 0 || through == 0 {
 		t.Errorf("seed %d: %d refused, %d let through: the test says little", seed, refused, through)
 	}
