@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/warning"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -51,6 +52,12 @@ func TestIngressesHaveAClass(t *testing.T) {
 	if made.Spec.GetIngressClassName() != "mine" ||
 		!strings.Contains(strings.Join(header.Get(warning.MetadataKey), "\n"), "nothing serves Ingresses here") {
 		t.Errorf("with a default class: %v, %v", made, header)
+	}
+	elsewhere := networkingv1.NewIngressesClient(start(t, func(c *apiserver.Config) { c.Ingress = true }).admin().conn)
+	var silent metadata.MD
+	must(elsewhere.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("a")}, grpc.Header(&silent)))(t)
+	if said := silent.Get(warning.MetadataKey); len(said) > 0 {
+		t.Errorf("where Ingresses are served: %q", said)
 	}
 	changed := clone(class)
 	changed.Spec.Controller = "example.com/other"

@@ -243,6 +243,13 @@ func TestServicesWarn(t *testing.T) {
 	if text := create(newService("a")); !strings.Contains(text, "is carried only where") {
 		t.Errorf("of a cluster IP: %q", text)
 	}
+	carried := start(t, func(c *apiserver.Config) { c.PodNetwork = true }).admin()
+	if text := said(func(header grpc.CallOption) error {
+		_, err := carried.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: newService("a")}, header)
+		return err
+	}); text != "" {
+		t.Errorf("of a cluster IP to which traffic is carried: %q", text)
+	}
 	if text := create(newService("b", at("None"))); text != "" {
 		t.Errorf("of a headless service: %q", text)
 	}

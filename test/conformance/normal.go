@@ -70,4 +70,5 @@ var underline = regexp.MustCompile(`-{4,}`)
 // kept is the warning that something is stored and has no effect yet. Kubernetes has no such warnings, and needs what
 // is not part of it as well to do what these kinds say (see docs/services.md).
 var kept = regexp.MustCompile(
-	`^(LOG warnings\.go:\d+\] ")?Warning: .*(carried only where|nothing serves Ingresses|does not run here|not enforced)`)
+	`^(LOG warnings\.go:\d+\] ")?Warning: .*` +
+		`(carried only where|nothing in this version|nothing serves Ingresses|does not run here|not enforced)`)

@@ -19,6 +19,10 @@ import (
 
 // TestMain runs the tests, most of which wait rather than compute, and ends the shared cluster.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(serveVariable); address != "" {
+		must(serveHTTP(address))
+		return
+	}
 	must(flag.Set("test.parallel", "8"))
 	code := m.Run()
 	if err := theShared.stop(); err != nil {
