@@ -67,8 +67,8 @@ func auditedIn(t *testing.T, path, part string) (list []*audited) {
 	return list
 }
 
-// Who runs a command is recorded whatever the policy says, when it begins and when it has ended, with the code that the
-// client was told: over WebSocket, over SPDY, and over gRPC. What was refused is no such act.
+// Who runs a command is recorded whatever the policy says, when it begins and when it has ended, with the code that a
+// client is told: over WebSocket, over SPDY, and over gRPC. What was refused is no such act.
 //
 // spec: CTR-9
 func TestStreamsAreAudited(t *testing.T) {
