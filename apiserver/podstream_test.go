@@ -43,8 +43,8 @@ func (s *talkers) open(ctx context.Context, format string, args ...any) (define.
 
 func (s *talkers) Exec(ctx context.Context, node string, call *nodev1.ExecCall) (define.Conversation, error) {
 	o := call.GetOptions()
-	return s.open(ctx, "exec %s %s %s %q in %v out %v err %v tty %v", node, call.GetUid(), o.GetContainer(), o.GetCommand(),
-		o.GetStdin(), o.GetStdout(), o.GetStderr(), o.GetTty())
+	return s.open(ctx, "exec %s %s %s %q in %v out %v err %v tty %v", node, call.GetUid(), o.GetContainer(),
+		o.GetCommand(), o.GetStdin(), o.GetStdout(), o.GetStderr(), o.GetTty())
 }
 
 func (s *talkers) Attach(ctx context.Context, node string, call *nodev1.AttachCall) (define.Conversation, error) {
@@ -112,8 +112,8 @@ func (p *parrot) Close() {
 	p.source.closed++
 }
 
-// What is asked of an agent is what the caller asks for, with what is left out filled in; both sides hear each other in
-// order, up to the end of the input, which the end of the caller's side is as well.
+// What is asked of an agent is what the caller asks for, with what is left out filled in; both sides hear each other
+// in order, up to the end of the input, which the end of the caller's side is as well.
 //
 // spec: CTR-9
 func TestPodStreams(t *testing.T) {
