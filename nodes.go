@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -163,6 +164,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
+		if r, ok := c.cfg.Runtime.(Remover); ok && os.Geteuid() != 0 {
+			cfg.Remove = r.Remove
+		}
 		if n, ok := c.cfg.Runtime.(Networked); ok && c.hasNetwork() {
 			cfg.Dial = n.DialPod
 			cfg.ClusterDNS = append(cfg.ClusterDNS, c.cfg.services.DNS())

@@ -42,6 +42,13 @@ type Networked interface {
 	Down(ctx context.Context, dir string, logger *slog.Logger) error
 }
 
+// Remover is a Runtime whose containers can leave files that the process of the node may not remove itself.
+type Remover interface {
+	Runtime
+	// Remove removes a directory with all that is in it. Links are not followed.
+	Remove(ctx context.Context, dir string) error
+}
+
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
 

@@ -41,6 +41,9 @@ type Config struct {
 	// Dial connects probes and hooks to pods that the machine's own sockets may not reach; net.Dialer's DialContext if
 	// nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Remove removes a directory in which containers have left what this process may not remove itself; nil where there
+	// is no such thing.
+	Remove func(ctx context.Context, dir string) error
 
 	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
 	// the runtime is the agent's own; then every pod in it is the agent's.

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -138,7 +139,14 @@ func (j job) runtimeStatus(ctx context.Context) *runtimeapi.StatusResponse {
 func (j job) takeVolumesDown(ctx context.Context) error {
 	if j.agent.volumes != nil {
 		j.agent.tokens.Forget(uidOf(j.pod))
-		return j.agent.volumes.TearDown(ctx, uidOf(j.pod))
+		err := j.agent.volumes.TearDown(ctx, uidOf(j.pod))
+		if remove := j.agent.cfg.Remove; remove != nil && errors.Is(err, fs.ErrPermission) && j.homeDir() != "" {
+			// Without root the agent mounts nothing there, so that this is what containers have written, and no more.
+			if err = remove(ctx, filepath.Join(j.homeDir(), "volumes")); err == nil {
+				err = j.agent.volumes.TearDown(ctx, uidOf(j.pod))
+			}
+		}
+		return err
 	}
 	if dir := j.homeDir(); dir != "" {
 		return os.RemoveAll(dir)

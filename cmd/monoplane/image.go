@@ -19,6 +19,7 @@ import (
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/runtime/ocinode"
 )
 
 func newImageCommand() *cobra.Command {
@@ -74,8 +75,18 @@ func (o *imageOptions) add(flags *pflag.FlagSet) {
 		"YAML file that names mirrors, registries without TLS, and certificates")
 }
 
+// removeTime bounds the removal of what a container has left.
+const removeTime = 2 * time.Minute
+
 func (o *imageOptions) config() (images.Config, error) {
 	cfg := images.Config{Dir: o.dir, Registries: registry.Config{DockerConfig: true}}
+	if os.Geteuid() != 0 {
+		cfg.Remove = func(dir string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), removeTime)
+			defer cancel()
+			return ocinode.Remove(ctx, dir)
+		}
+	}
 	if o.registries == "" {
 		return cfg, nil
 	}

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"monoplane.dev/nodeagent/images/unpack"
 )
 
 // recover removes what processes that died have left, and checks after a boot of the machine what may not have reached
@@ -67,7 +65,7 @@ func (s *Store) sweep() error {
 		}
 		// A folder without a lock was being made by somebody who died, since the directory was locked meanwhile.
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			if err := unpack.RemoveAll(dir); err != nil {
+			if err := s.removeAll(dir); err != nil {
 				s.cfg.Log.Warn("what a dead process has left cannot be removed", "dir", dir, "err", err)
 			}
 		}
@@ -186,7 +184,7 @@ func (s *Store) discard(path string) error {
 	if err := os.Rename(path, gone); err != nil {
 		return err
 	}
-	return unpack.RemoveAll(gone)
+	return s.removeAll(gone)
 }
 
 // lease keeps blobs and layers that no image names yet until release is called. More can be added.
@@ -278,7 +276,7 @@ func (s *Store) collect(ctx context.Context, digests []string) error {
 		return nil
 	})
 	for _, path := range gone {
-		err = errors.Join(err, unpack.RemoveAll(path))
+		err = errors.Join(err, s.removeAll(path))
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootR
 		root.Lower = append(root.Lower, dir)
 	}
 	for _, name := range []string{"upper", "work", "copy"} {
-		if err := unpack.RemoveAll(filepath.Join(root.Dir, name)); err != nil {
+		if err := s.removeAll(filepath.Join(root.Dir, name)); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,16 @@ func (s *Store) Release(ctx context.Context, id string) error {
 	if err != nil || gone == "" {
 		return err
 	}
-	return unpack.RemoveAll(gone)
+	return s.removeAll(gone)
+}
+
+// removeAll removes a directory, also with what users of containers have left in it.
+func (s *Store) removeAll(dir string) error {
+	err := unpack.RemoveAll(dir)
+	if errors.Is(err, fs.ErrPermission) && s.cfg.Remove != nil {
+		err = s.cfg.Remove(dir)
+	}
+	return err
 }
 
 // RootUsage returns what a container has written in its root: bytes on the disk, and inodes.

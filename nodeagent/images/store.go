@@ -158,7 +158,7 @@ func (s *Store) release() error {
 	if s.own == nil {
 		return nil
 	}
-	err := errors.Join(unpack.RemoveAll(s.name), s.own.Close())
+	err := errors.Join(s.removeAll(s.name), s.own.Close())
 	s.own = nil
 	return err
 }

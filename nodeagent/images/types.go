@@ -20,6 +20,9 @@ type Config struct {
 	Registries registry.Config
 	// Limits bounds what images may take. Zero fields have defaults.
 	Limits Limits
+	// Remove removes directories in which containers have left what belongs to other ids than this process's; nil where
+	// there are none.
+	Remove func(dir string) error
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }

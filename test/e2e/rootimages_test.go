@@ -19,6 +19,8 @@ import (
 type machine struct {
 	name string
 	uid  int // Who starts the cluster; 0 for root.
+	// ids is a file that stands for /etc/subuid and /etc/subgid; empty for the machine's.
+	ids string
 }
 
 // newMachine makes a network namespace with nothing but a loopback.
@@ -55,6 +57,10 @@ func (m *machine) program(t *testing.T, path string) string {
 	as := ""
 	if m.uid != 0 {
 		as = fmt.Sprintf("setpriv --reuid=%d --regid=%[1]d --clear-groups ", m.uid)
+	}
+	if m.ids != "" {
+		as = fmt.Sprintf("unshare -m sh -c 'mount --bind %s /etc/subuid && mount --bind %[1]s /etc/subgid && "+
+			"exec \"$@\"' sh %s", m.ids, as)
 	}
 	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s%s \"$@\"\n", m.name, as, path)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {

@@ -54,6 +54,65 @@ func (m *machine) outside(t *testing.T) *machine {
 	return far
 }
 
+// userCluster is a cluster of a user who is not root.
+type userCluster struct {
+	monoplane         string // What runs the program as that user.
+	home, dir, images string
+	now               *cluster
+}
+
+// userCluster loads the images of the tests as the machine's user.
+func (m *machine) userCluster(t *testing.T) *userCluster {
+	t.Helper()
+	home := mine(t, m.uid, filepath.Dir(shortDir(t)))
+	u := &userCluster{home: home, dir: filepath.Join(home, "data"), images: filepath.Join(home, "images")}
+	archive := filepath.Join(home, "images.tar")
+	if err := containerd.WriteImages(archive); err != nil {
+		t.Fatal(err)
+	}
+	mine(t, m.uid, archive)
+	// What a user is to run has to lie where that user gets to.
+	program := filepath.Join(home, "monoplane")
+	text, err := os.ReadFile(binary(t, "monoplane"))
+	if err == nil {
+		err = os.WriteFile(program, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.monoplane = m.program(t, program)
+	load := exec.Command(u.monoplane, "image", "load", archive, "--image-dir", u.images)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("image load: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if u.now == nil {
+			return
+		}
+		if t.Failed() {
+			t.Logf("stderr of the cluster ends with:\n%s", u.now.stderr.tail(40))
+		}
+		if u.now.proc.Signal(syscall.SIGINT) == nil { // stops the pods
+			u.now.waitExit(t)
+		}
+		if err := u.now.left(); err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+// begin starts the cluster.
+func (u *userCluster) begin(t *testing.T) *cluster {
+	t.Helper()
+	c, err := start(u.monoplane, u.dir, "--runtime", "oci", "--image-dir", u.images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.now = c
+	return c
+}
+
 // TestRootUserImagesAndNetwork runs a Deployment of an image as a user who is not root, with nothing installed and
 // nothing allowed: pods have addresses and names, reach each other, Services, the API and what is outside; clients
 // from outside reach them by the node port and are seen with their own address; the server is killed and finds all of
@@ -64,46 +123,8 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	m := newMachine(t)
 	m.uid = unprivileged
 	far := m.outside(t)
-	home := mine(t, unprivileged, filepath.Dir(shortDir(t)))
-	archive, images := filepath.Join(home, "images.tar"), filepath.Join(home, "images")
-	if err := containerd.WriteImages(archive); err != nil {
-		t.Fatal(err)
-	}
-	mine(t, unprivileged, archive)
-	// What a user is to run has to lie where that user gets to.
-	program := filepath.Join(home, "monoplane")
-	text, err := os.ReadFile(binary(t, "monoplane"))
-	if err == nil {
-		err = os.WriteFile(program, text, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	monoplane := m.program(t, program)
-	if out, err := exec.Command(monoplane, "image", "load", archive, "--image-dir", images).CombinedOutput(); err != nil {
-		t.Fatalf("image load: %v\n%s", err, out)
-	}
-	dir := filepath.Join(home, "data")
-	begin := func() *cluster {
-		t.Helper()
-		c, err := start(monoplane, dir, "--runtime", "oci", "--image-dir", images)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	c := begin()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("stderr of the cluster ends with:\n%s", c.stderr.tail(40))
-		}
-		if c.proc.Signal(syscall.SIGINT) == nil { // stops the pods
-			c.waitExit(t)
-		}
-		if err := c.left(); err != nil {
-			t.Error(err)
-		}
-	})
+	u := m.userCluster(t)
+	monoplane, home, dir, c := u.monoplane, u.home, u.dir, u.begin(t)
 	k := c.kubectl(t, "default")
 	k.path = (&machine{name: m.name}).program(t, k.path)
 	if out, code := k.run(t, userManifest, "apply", "-f", "-"); code != 0 {
@@ -166,7 +187,7 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 		t.Errorf("a container on the machine's network: %s", out)
 	}
 	// A user that does not exist here is refused by name, with the remedy.
-	err = poll(patience, func() (bool, string) {
+	err := poll(patience, func() (bool, string) {
 		out := k.ok(t, "get events")
 		return strings.Contains(out, "the id 1000 does not exist here"), out
 	})
@@ -176,7 +197,7 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 
 	c.kill(t)
 	says(inPodOf(t, m, dir, "client"), ip+" 80", "web-") // the kernel carries it
-	c = begin()
+	c = u.begin(t)
 	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
 	everything()
 	if now := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}"); now != addresses {
@@ -200,6 +221,80 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 		t.Errorf("files of the network are left: %v %v", files, err)
 	}
 }
+
+// TestRootUserIDs gives the pods of a user who is not root more ids, as /etc/subuid does: processes can be any of
+// them, files can belong to them, and what they have left is removed with the pod.
+//
+// spec: USER-1, CTR-6
+func TestRootUserIDs(t *testing.T) {
+	if _, err := exec.LookPath("newuidmap"); err != nil {
+		t.Skip("newuidmap is not installed (make deps)")
+	}
+	const nobody = 65534 // newuidmap asks for a user with a name.
+	m := newMachine(t)
+	m.uid = nobody
+	m.ids = filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(m.ids, fmt.Appendf(nil, "%d:1000000:65536\n", m.uid), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	u := m.userCluster(t)
+	k := u.begin(t).kubectl(t, "default")
+	k.path = (&machine{name: m.name}).program(t, k.path)
+	if out, code := k.run(t, idsManifest, "apply", "-f", "-"); code != 0 {
+		t.Fatal(out)
+	}
+	k.ok(t, "wait --for=condition=Ready pod/many pod/nobody --timeout=60s")
+	if out := k.ok(t, "logs nobody"); out != "uid=1000 gid=1000\n" {
+		t.Errorf("a container whose image has a user runs as %q", out)
+	}
+	out, _ := k.run(t, "", "exec", "many", "--", "sh", "-c", "stat -c %u:%g /tmp/d /e/d; cat /proc/self/setgroups; id -G")
+	if out != "101:102\n7:8\nallow\n0\n" {
+		t.Errorf("the files and groups of a container: %q", out)
+	}
+	k.ok(t, "delete pod --all --timeout=60s")
+	volumes := filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data")
+	for _, dir := range []string{volumes, filepath.Join(u.images, "roots")} {
+		err := poll(patience, func() (bool, string) {
+			left, err := os.ReadDir(dir)
+			return err == nil && len(left) == 0, fmt.Sprint(left, err)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if out, err := exec.Command(u.monoplane, "down", "--data-dir", u.dir).CombinedOutput(); err != nil {
+		t.Fatalf("down: %v\n%s", err, out)
+	}
+	u.now.waitExit(t)
+}
+
+const idsManifest = `
+apiVersion: v1
+kind: Pod
+metadata: {name: many}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: localhost/box:1
+    command:
+    - sh
+    - -c
+    - |
+      for d in /tmp/d /e/d; do mkdir -p $d/below; touch $d/below/file; done
+      chown -R 101:102 /tmp/d && chown -R 7:8 /e/d && chmod 700 /tmp/d /e/d && touch /tmp/done
+      exec sleep 600
+    readinessProbe: {exec: {command: [/bin/busybox, test, -f, /tmp/done]}, periodSeconds: 1}
+    volumeMounts: [{name: e, mountPath: /e}]
+  volumes: [{name: e, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nobody}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: 'localhost/user:1', command: [sh, -c, 'id; exec sleep 600']}]
+`
 
 // forward begins a port-forward, and returns the port of the machine, and how to end it.
 func (k *kubectl) forward(t *testing.T, to string, port int) (local string, end func()) {

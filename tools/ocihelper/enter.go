@@ -4,6 +4,7 @@ package main
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,9 @@ __attribute__((constructor)) static void enter(int argc, char **argv)
 	if (setns(namespace, CLONE_NEWUSER) != 0)
 		give_up("the user namespace of the node cannot be entered");
 	close(namespace);
+	// Where pods have more ids than one, nothing of them is to have the groups of the user who has started them.
+	if (setgroups(0, NULL) != 0 && errno != EPERM)
+		give_up("the groups of the user");
 	// The files of /proc that map ids belong to this user only while the process may be looked at.
 	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0 || pipe2(go, O_CLOEXEC) != 0)
 		give_up("the user namespace of the pod");

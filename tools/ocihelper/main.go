@@ -7,6 +7,8 @@
 //	ocihelper exec BUNDLE ID -- ARGS    runs one more process in it
 //	ocihelper pause                     is the process 1 of a pod whose containers share their processes
 //	ocihelper check                     tells whether libcontainer can make containers here
+//	ocihelper enter                     enters user namespaces (see enter.go)
+//	ocihelper remove DIRECTORY          removes what users of containers have left there
 //
 // Each lives for milliseconds and waits for nothing but the kernel and its shim: the new process becomes the shim's
 // child when the helper ends, so that nothing of libcontainer stays in memory beside a pod.
@@ -50,6 +52,9 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == "hold" { // A namespace, for userNamespace.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "remove" {
+		os.Exit(remove(os.Args[2]))
 	}
 	if len(os.Args) == 2 && os.Args[1] == "pause" {
 		os.Exit(pause())

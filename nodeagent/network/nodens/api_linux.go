@@ -3,6 +3,8 @@ package nodens
 import (
 	"log/slog"
 	"net/netip"
+
+	"monoplane.dev/internal/userids"
 )
 
 // Config says which node namespace is meant, and what is known of the network.
@@ -20,21 +22,10 @@ type Config struct {
 	// Rootless has the namespace made inside a user namespace although the process may be root. Processes that are not
 	// root do it anyway.
 	Rootless bool
-	// IDs maps users and groups into the user namespace; nil maps the user of this process, alone, to root.
-	IDs *IDMaps
+	// IDs are those of the user namespace; without any, the user of this process is root in it, and alone.
+	IDs userids.Maps
 	// Log takes what is repaired and what goes wrong later; nil discards it.
 	Log *slog.Logger
-}
-
-// IDMaps are the mappings of a user namespace. More than the own id needs newuidmap and newgidmap to be installed, and
-// ranges in /etc/subuid and /etc/subgid.
-type IDMaps struct {
-	Users, Groups []IDMap
-}
-
-// IDMap maps Size ids from Inside on to those from Outside on.
-type IDMap struct {
-	Inside, Outside, Size uint32
 }
 
 // AttachConfig says how a pod is connected.

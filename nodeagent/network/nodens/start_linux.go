@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/network/nodens/internal/helper"
 	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
@@ -38,7 +40,7 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 		err = errNoHelper
 	}
 	if errors.Is(err, errNoHelper) {
-		if err := r.start(cfg, lock); err != nil {
+		if err := r.start(ctx, cfg, lock); err != nil {
 			return wire.Hello{}, false, err
 		}
 		isNew = true
@@ -51,7 +53,7 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 }
 
 // start starts a helper in new namespaces, and returns when it listens.
-func (r *remote) start(cfg *Config, lock *os.File) error {
+func (r *remote) start(ctx context.Context, cfg *Config, lock *os.File) error {
 	listen, err := r.bind()
 	if err != nil {
 		return fmt.Errorf("the socket of the node namespace: %w", err)
@@ -67,7 +69,7 @@ func (r *remote) start(cfg *Config, lock *os.File) error {
 		return err
 	}
 	defer read.Close()
-	err = startIn(cfg, log, []*os.File{listen, r.dir, write, lock})
+	err = startIn(ctx, cfg, log, []*os.File{listen, r.dir, write, lock})
 	write.Close()
 	if err != nil {
 		return err
@@ -80,43 +82,59 @@ func (r *remote) start(cfg *Config, lock *os.File) error {
 	return nil
 }
 
-func startIn(cfg *Config, log *os.File, files []*os.File) error {
+func startIn(ctx context.Context, cfg *Config, log *os.File, files []*os.File) error {
 	if !cfg.Rootless {
-		err := launch(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, log, files)
+		err := launch(ctx, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, nil, log, files)
 		if !errors.Is(err, unix.EPERM) {
 			return err
 		}
 		cfg.Log.Info("root may not make a network namespace here; the node namespace is made without", "err", err)
 		cfg.Rootless = true
 	}
-	maps := cfg.IDs
-	if maps == nil {
-		maps = &IDMaps{Users: []IDMap{{Outside: uint32(os.Geteuid()), Size: 1}},
-			Groups: []IDMap{{Outside: uint32(os.Getegid()), Size: 1}}}
+	all := []userids.Maps{userids.Single()}
+	if len(cfg.IDs.Users) > 0 && !cfg.IDs.IsSingle() {
+		all = []userids.Maps{cfg.IDs, userids.Single()}
 	}
-	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: mappings(maps.Users), GidMappings: mappings(maps.Groups)}
-	if err := launch(attr, log, files); err != nil {
-		return fmt.Errorf("no user namespace can be made for the pod network: %w%s", err, WhyForbidden())
+	var err error
+	for i, maps := range all {
+		attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		maps.Prepare(attr)
+		if err = launch(ctx, attr, &maps, log, files); err == nil {
+			return nil
+		}
+		if i+1 < len(all) {
+			cfg.Log.Warn("pods have one user only, since more ids cannot be mapped", "error", err)
+		}
 	}
-	return nil
+	return fmt.Errorf("no user namespace can be made for the pod network: %w%s", err, WhyForbidden())
 }
 
-func mappings(maps []IDMap) []syscall.SysProcIDMap {
-	var all []syscall.SysProcIDMap
-	for _, m := range maps {
-		all = append(all, syscall.SysProcIDMap{ContainerID: int(m.Inside), HostID: int(m.Outside), Size: int(m.Size)})
+// launch starts a helper, and tells it to begin once it has its ids.
+func launch(
+	ctx context.Context, attr *syscall.SysProcAttr, maps *userids.Maps, log *os.File, files []*os.File,
+) error {
+	wait, begin, err := os.Pipe()
+	if err != nil {
+		return err
 	}
-	return all
-}
-
-func launch(attr *syscall.SysProcAttr, log *os.File, files []*os.File) error {
+	defer wait.Close()
+	defer begin.Close()
 	attr.Setsid = true
 	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{helper.Argv0}, Dir: "/", Stderr: log, SysProcAttr: attr,
 		Env:        []string{"GOMAXPROCS=2", "GOGC=50", "GORACE=atexit_sleep_ms=0", helper.First + "=1"},
-		ExtraFiles: files}
+		ExtraFiles: append(slices.Clone(files), wait)}
 	if err := cmd.Start(); err != nil {
 		return err
+	}
+	if maps != nil {
+		err = maps.Apply(ctx, cmd.Process.Pid)
+	}
+	if err == nil {
+		_, err = begin.Write([]byte{1})
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return errors.Join(err, cmd.Wait())
 	}
 	go func() { _ = cmd.Wait() }() // So that it is no zombie while this process lives.
 	return nil

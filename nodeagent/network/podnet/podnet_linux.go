@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/enforcer"
 	"monoplane.dev/nodeagent/network/nodens"
@@ -39,13 +40,15 @@ type Config struct {
 	Rootless bool
 	// Policies isolates sandboxes before they are connected. Nil isolates none.
 	Policies *enforcer.Enforcer
+	// IDs are those of the pods' users, without root; one if there are none here.
+	IDs userids.Maps
 	// Log takes what is repaired and what goes wrong later. Required.
 	Log *slog.Logger
 }
 
 func (c Config) namespace(ranges []netip.Prefix) nodens.Config {
 	return nodens.Config{Cluster: c.Cluster, Dir: c.Dir, PodRanges: ranges, ServiceRanges: c.ServiceRanges,
-		Rootless: c.Rootless, Log: c.Log}
+		Rootless: c.Rootless, IDs: c.IDs, Log: c.Log}
 }
 
 // Network is the network of one node. It is an oci.Network; its methods may be called concurrently.

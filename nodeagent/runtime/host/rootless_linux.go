@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/runtime/host/view"
 )
 
@@ -31,9 +31,7 @@ func (r *Runtime) spawnBelow(ctx context.Context, argv []string, attr *os.ProcAt
 		}
 	}
 	if users == nil {
-		attr.Sys.Cloneflags |= syscall.CLONE_NEWUSER
-		attr.Sys.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		attr.Sys.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		userids.Single().Prepare(attr.Sys)
 		proc, err := os.StartProcess(self, argv, attr)
 		if err != nil {
 			return nil, fmt.Errorf("no user namespace can be made: %w; %s", err, view.Remedy)

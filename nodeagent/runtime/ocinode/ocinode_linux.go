@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
@@ -51,6 +52,26 @@ func Check() error {
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }
 
+func (*Runtime) rootless() bool { return os.Geteuid() != 0 }
+
+// Remove removes a directory with what users of containers have left in it, who without root have ids that only a
+// process in a user namespace with these may remove. It is what images.Config.Remove is for, too.
+func (*Runtime) Remove(ctx context.Context, dir string) error { return Remove(ctx, dir) }
+
+// Remove is the method of Runtime, for those who have none.
+func Remove(ctx context.Context, dir string) error {
+	ids, why := userids.Own()
+	if why != "" {
+		return fmt.Errorf("%s: what is there belongs to other users: %w (%s)", dir, os.ErrPermission, why)
+	}
+	program, err := helper.Open()
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	return helper.Remove(ctx, program, ids, dir)
+}
+
 // HasNetwork tells whether pods get a network of their own.
 func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork }
 
@@ -72,6 +93,11 @@ func (r *Runtime) Open(
 		return nil, nil, errors.Join(err, program.Close())
 	}
 	with := &host.OCI{Helper: program, Images: store, Service: cri.New(store, nil)}
+	if r.rootless() {
+		if _, why := userids.Own(); why != "" {
+			logger.Info("pods have one user, which is root in them", "reason", why)
+		}
+	}
 	closeNetwork := func() error { return nil }
 	if r.HasNetwork() {
 		cfg := r.networkConfig(dir, logger)
@@ -92,7 +118,11 @@ func (r *Runtime) Open(
 }
 
 func (r *Runtime) networkConfig(dir string, logger *slog.Logger) podnet.Config {
-	return podnet.Config{Cluster: dir, Dir: NetworkDir(dir), ServiceRanges: r.cfg.ServiceRanges, Log: logger}
+	var ids userids.Maps
+	if r.rootless() {
+		ids, _ = userids.Own()
+	}
+	return podnet.Config{IDs: ids, Cluster: dir, Dir: NetworkDir(dir), ServiceRanges: r.cfg.ServiceRanges, Log: logger}
 }
 
 // ServeNetwork carries traffic to Services, answers names and enforces NetworkPolicies until ctx ends. It returns at

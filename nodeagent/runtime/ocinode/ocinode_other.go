@@ -20,6 +20,9 @@ func New(Config) *Runtime { return &Runtime{} }
 // Check returns why images cannot be run here.
 func Check() error { return helper.Check() }
 
+// Remove fails.
+func Remove(context.Context, string) error { return helper.Check() }
+
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }
 

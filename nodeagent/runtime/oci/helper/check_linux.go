@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"monoplane.dev/internal/userids"
 )
 
 // Check returns why containers of images cannot be made here by this user; nil if they can. It runs the helper once
@@ -22,10 +24,8 @@ func Check() error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID}
 	if os.Geteuid() != 0 {
-		attr := cmd.SysProcAttr
-		attr.Cloneflags |= syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
-		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
+		userids.Single().Prepare(cmd.SysProcAttr)
 	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -16,6 +16,9 @@ const (
 	// LockFD is the lock under which the first helper is started. It has it until it listens, also when who has started
 	// it is no more, so that nobody starts another meanwhile.
 	LockFD = 6
+	// BeginFD says by a byte that the first helper may begin: its ids are there. When it ends without, so does the
+	// helper.
+	BeginFD = 7
 )
 
 // First is set in the environment of the first helper of a namespace, which has ReadyFD.

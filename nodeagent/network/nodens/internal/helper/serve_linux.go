@@ -46,6 +46,12 @@ func run() int {
 		unix.CloseOnExec(LockFD)
 		ready, lock = os.NewFile(ReadyFD, "ready"), os.NewFile(LockFD, "lock")
 		_ = os.Unsetenv(First)
+		begin := os.NewFile(BeginFD, "begin")
+		if n, _ := begin.Read(make([]byte, 1)); n == 0 {
+			fmt.Fprintln(os.Stderr, "the helper was not told to begin")
+			return 1
+		}
+		begin.Close()
 	}
 	// Callers learn from the socket who has listened on it last: that is how they know the helper.
 	if err := unix.Listen(ListenFD, backlog); err != nil {
