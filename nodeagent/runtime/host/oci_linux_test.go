@@ -179,6 +179,9 @@ func withImages(t testing.TB) func(*Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := helper.Check(); err != nil && os.Geteuid() != 0 {
+		t.Skip(err) // As root it has to work.
+	}
 	t.Cleanup(func() { program.Close() })
 	store := newTestImages(t)
 	return func(cfg *Config) {
