@@ -7,6 +7,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	github.com/hanwen/go-fuse/v2 v2.12.1
+	github.com/miekg/dns v1.1.73
 	go.etcd.io/etcd/api/v3 v3.7.3
 	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0

@@ -50,6 +50,7 @@ func benches() []bench {
 		{"evictions", benchEvictions},
 		{"images", benchImages},
 		{"network", benchNetwork},
+		{"names", benchNames},
 	}
 }
 

@@ -40,7 +40,7 @@ func benchNetwork(ctx context.Context, e *env) error {
 		return err
 	}
 	cfg := nodens.Config{Cluster: "bench", Dir: dir, PodRanges: []netip.Prefix{netip.MustParsePrefix(benchPods)},
-		Rootless: true}
+		ServiceRanges: []netip.Prefix{netip.MustParsePrefix(benchServiceRange)}, Rootless: true}
 	n, err := nodens.Open(ctx, cfg)
 	if err != nil {
 		fmt.Println("network: skipped:", err)
@@ -102,6 +102,10 @@ func benchNetwork(ctx context.Context, e *env) error {
 		return err
 	}
 	e.gigabits("pod to pod", p, "bare veth pair", 0.9)
+	err = benchServices(ctx, e, n, rounds, func(to string) func(int) (float64, error) { return send(a, to) }, bare)
+	if err != nil {
+		return err
+	}
 	// Somewhere else is this machine: an address of its own, but not its loopback, which pods have themselves.
 	machine := ""
 	if addrs, err := net.InterfaceAddrs(); err == nil {
