@@ -1,0 +1,113 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"monoplane.dev/test/containerd"
+)
+
+// TestRootPolicies isolates pods of images: what a policy does not let through is refused, by address and by Service,
+// for pods that were there and for those that come, while the server is dead and after it has come back. The machine
+// reaches its pods always.
+//
+// spec: NET-1
+func TestRootPolicies(t *testing.T) {
+	m := newMachine(t)
+	archive, images := filepath.Join(t.TempDir(), "images.tar"), filepath.Join(t.TempDir(), "images")
+	if err := containerd.WriteImages(archive); err != nil {
+		t.Fatal(err)
+	}
+	monoplane := m.program(t, binary(t, "monoplane"))
+	if out, err := exec.Command(monoplane, "image", "load", archive, "--image-dir", images).CombinedOutput(); err != nil {
+		t.Fatalf("image load: %v\n%s", err, out)
+	}
+	dir := shortDir(t)
+	var c *cluster
+	begin := func() {
+		t.Helper()
+		var err error
+		if c, err = start(monoplane, dir, "--runtime", "oci", "--image-dir", images); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("stderr of the cluster ends with:\n%s", c.stderr.tail(40))
+		}
+		if c.proc.Signal(syscall.SIGINT) == nil { // stops the pods
+			c.waitExit(t)
+		}
+		if err := c.left(); err != nil {
+			t.Error(err)
+		}
+	})
+	k := c.kubectl(t, "default")
+	k.path = m.program(t, k.path)
+	apply := func(manifest string) {
+		t.Helper()
+		out, code := k.run(t, manifest, "apply", "-f", "-")
+		if code != 0 || strings.Contains(out, "not enforced") {
+			t.Fatal(out)
+		}
+	}
+	apply(webManifest)
+	k.ok(t, "rollout status deployment/web --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	address := k.ok(t, "get pods -l app=web -o jsonpath={.items[0].status.podIP}")
+	port := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
+	becomes := func(host, want string) {
+		t.Helper()
+		err := poll(patience, func() (bool, string) {
+			got, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", "echo | nc -w 5 "+host+" 2>&1")
+			return strings.Contains(got, want), got
+		})
+		if err != nil {
+			t.Errorf("%s does not become %q: %v", host, want, err)
+		}
+	}
+	everywhere := func(want string) {
+		t.Helper()
+		becomes(address+" 8080", want)
+		becomes("web 80", want)
+		out := m.run(t, "busybox", "sh", "-c", "for i in 1 2 3 4 5; do echo | busybox nc -w 5 127.0.0.1 "+port+"; done")
+		if !strings.Contains(out, "web-") {
+			t.Errorf("the machine gets %q from its pods", out)
+		}
+	}
+	const through, refused = "web-", "refused"
+	everywhere(through)
+	apply(webPolicy)
+	everywhere(refused)
+	k.ok(t, "label pod client role=friend")
+	everywhere(through)
+	k.ok(t, "label pod client role-")
+	everywhere(refused)
+
+	k.ok(t, "scale deployment/web --replicas=3")
+	k.ok(t, "rollout status deployment/web --timeout=60s")
+	for ip := range strings.FieldsSeq(k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}")) {
+		becomes(ip+" 8080", refused)
+	}
+	c.kill(t)
+	begin()
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	everywhere(refused)
+	k.ok(t, "delete networkpolicy web")
+	everywhere(through)
+}
+
+const webPolicy = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress: [{from: [{podSelector: {matchLabels: {role: friend}}}], ports: [{port: 8080}]}]
+`
