@@ -130,6 +130,11 @@ test-root: build act ## Run the tests that need root (cgroups, other users, full
 # Tests of runtime "host" that wait, or are about files, with images as without.
 SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines
 
+.PHONY: kills-images
+kills-images: helper ## Kill agent, shims and helpers of containers of images at random moments, and count what is left (ROUNDS=500); as root
+	MONOPLANE_TEST_ROUNDS=$${ROUNDS:-500} go test -vet=off -tags rootonly -count=1 -timeout 24h -v \
+	  -run '^TestRootImageKills$$' ./nodeagent/runtime/host
+
 .PHONY: images
 images: helper ## Run the tests of runtime "host" on containers of an image, all of them; as root
 	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip 'TestRootImage|TestUnprivileged' \

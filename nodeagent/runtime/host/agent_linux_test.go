@@ -27,7 +27,7 @@ func agentHelper() int {
 	rnd := rand.New(rand.NewSource(seed))
 	dir := os.Getenv("DIR")
 	cfg := Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		NoCgroups: rnd.Intn(2) == 0}
+		NoCgroups: rnd.Intn(2) == 0, CgroupParent: os.Getenv("PARENT")}
 	var err error
 	if at := os.Getenv("IMAGES"); at != "" {
 		cfg.OCI, err = openImages(at)
