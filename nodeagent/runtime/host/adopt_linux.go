@@ -173,6 +173,12 @@ func (r *Runtime) discard(sb *sandbox) {
 	}
 	// The shim itself may take a moment to leave its group.
 	_ = sb.rec.group.Remove()
+	if err := r.leaveDamaged(sb); err != nil {
+		if r.closing.Err() != nil {
+			return // The next New goes on.
+		}
+		r.log.Error("what a damaged sandbox had of images and network cannot be given back", "sandbox", sb.id, "error", err)
+	}
 	if err := withdraw(filepath.Join(r.dir, podsDir), sb.id); err != nil {
 		r.log.Error("a damaged sandbox cannot be removed", "sandbox", sb.id, "error", err)
 	}

@@ -209,6 +209,11 @@ func TestDamagedSandbox(t *testing.T) {
 	if alive(pid) || len(n.sandboxes) != 0 {
 		t.Errorf("process %v, sandboxes %d", alive(pid), len(n.sandboxes))
 	}
+	if n.cfg.OCI != nil {
+		if left, err := n.cfg.OCI.Images.(*testStore).Roots(); err != nil || len(left) > 0 {
+			t.Errorf("roots of containers are left: %v %v", left, err)
+		}
+	}
 	// The shim was a child of this very process, so the runtime of another life could not reap it.
 	if _, err := syscall.Wait4(shimPID, nil, 0, nil); err != nil {
 		t.Error(err)

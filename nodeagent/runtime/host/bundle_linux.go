@@ -195,8 +195,9 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 }
 
 // releaseRoot gives back the directories of a container that has ended, and of which nothing is mounted therefore.
+// Those of a copied sandbox are the original's, which may run.
 func (r *Runtime) releaseRoot(ctx context.Context, c *container) error {
-	if c.rec.image == "" || r.oci == nil {
+	if c.rec.image == "" || r.oci == nil || c.sb.rec.copied {
 		return nil
 	}
 	if err := r.oci.Images.Release(ctx, c.id); err != nil {

@@ -99,6 +99,14 @@ func TestCopyOfALiveDirectory(t *testing.T) {
 				if !alive(pid) || !alive(shimPID) || n.status(id).GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 					t.Fatal("the original was harmed")
 				}
+				if !onImages() {
+					return
+				}
+				got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id,
+					Cmd: []string{"/bin/sh", "-c", "echo x >/data/new && rm /data/new"}})
+				if err != nil || got.GetExitCode() != 0 {
+					t.Fatalf("the original can write nothing any more: %v %v", got, err)
+				}
 			}
 			unharmed()
 			if !maps.Equal(before, filesOf(t, filepath.Join(dir, podsDir))) {

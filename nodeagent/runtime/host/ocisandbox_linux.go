@@ -13,6 +13,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/oci"
 )
@@ -163,6 +164,24 @@ func loadAddresses(dir string) (out []string) {
 		}
 	})
 	return out
+}
+
+// leaveDamaged is leave for a sandbox whose containers are known by the names of their directories only.
+func (r *Runtime) leaveDamaged(sb *sandbox) error {
+	if r.oci == nil {
+		return nil
+	}
+	dirs, err := os.ReadDir(filepath.Join(sb.dir, shim.Containers))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	for _, d := range dirs {
+		err = errors.Join(err, r.oci.Images.Release(r.closing, d.Name()))
+	}
+	if r.oci.Network != nil {
+		err = errors.Join(err, r.oci.Network.Detach(r.closing, sb.id))
+	}
+	return err
 }
 
 // leave gives back what a sandbox that is to be removed has of the network, and of the store of images.

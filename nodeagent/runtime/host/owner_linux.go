@@ -44,7 +44,7 @@ func (r *Runtime) disown(sb *sandbox, list []*container) {
 		uid: sb.rec.config.GetMetadata().GetUid(), sandbox: sb.id, marker: sb.rec.marker, group: sb.rec.group,
 		dir: "the directory that this one is a copy of",
 	})
-	sb.rec.marker, sb.rec.group = 0, sys.Cgroup{}
+	sb.rec.marker, sb.rec.group, sb.rec.copied = 0, sys.Cgroup{}, true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sb.ending = true

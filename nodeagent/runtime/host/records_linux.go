@@ -41,6 +41,7 @@ type sandboxRecord struct {
 	isolated  bool  // It has namespaces of its own, as far as it has asked for them.
 
 	damaged bool // The file cannot be read: all of this is made up.
+	copied  bool // It is another directory's sandbox that is meant: see disown.
 }
 
 func (r *sandboxRecord) save(name string) error {
