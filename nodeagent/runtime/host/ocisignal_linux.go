@@ -12,7 +12,9 @@ import (
 // withStopSignal is the configuration with the stop signal of the image where the pod asks for none, so that it is
 // told in the status of the container, and stays what it is. What an image calls by a name that nobody knows is left
 // alone: then it is SIGTERM.
-func (r *Runtime) withStopSignal(config *runtimeapi.ContainerConfig, image string) (*runtimeapi.ContainerConfig, error) {
+func (r *Runtime) withStopSignal(
+	config *runtimeapi.ContainerConfig, image string,
+) (*runtimeapi.ContainerConfig, error) {
 	if image == "" || config.GetStopSignal() != runtimeapi.Signal_RUNTIME_DEFAULT {
 		return config, nil
 	}
