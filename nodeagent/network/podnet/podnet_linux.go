@@ -51,9 +51,16 @@ func (c Config) namespace(ranges []netip.Prefix) nodens.Config {
 		Rootless: c.Rootless, IDs: c.IDs, Log: c.Log}
 }
 
-// Network is the network of one node. It is an oci.Network; its methods may be called concurrently.
+// Network is the network of one node. It is an oci.Network; its methods may be called concurrently. None waits for
+// another longer than its context lasts.
 type Network struct {
 	cfg Config
+
+	// turn has whoever changes the network, one at a time. What such a change waits for may never answer, so that it is
+	// taken with a context (see begin), and mu is held for no longer than it takes to look.
+	turn chan struct{}
+	// connected are the sandboxes that have addresses. It belongs to who has the turn.
+	connected map[string]oci.Sandbox
 
 	mu sync.Mutex
 	// ranges are what the node was told, empty before.
@@ -61,15 +68,35 @@ type Network struct {
 	// broken says why there is no namespace; nil while there is one.
 	broken  error
 	network *network.Network
-	// connected are the sandboxes that have addresses.
-	connected map[string]oci.Sandbox
 	// changed is closed, and made anew, when namespace has changed.
 	changed chan struct{}
+	// closed says that no namespace is to be opened any more.
+	closed bool
 }
 
 // New returns a network that connects nothing before Configure.
 func New(cfg Config) *Network {
-	return &Network{cfg: cfg, broken: ErrNoRanges, connected: map[string]oci.Sandbox{}, changed: make(chan struct{})}
+	return &Network{cfg: cfg, turn: make(chan struct{}, 1), broken: ErrNoRanges, connected: map[string]oci.Sandbox{},
+		changed: make(chan struct{})}
+}
+
+// begin waits for the turn to change the network, which end gives back.
+func (n *Network) begin(ctx context.Context) error {
+	select {
+	case n.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the pod network is busy with another change: %w", context.Cause(ctx))
+	}
+}
+
+func (n *Network) end() { <-n.turn }
+
+// now returns the open network, and why it cannot be used, or is not there.
+func (n *Network) now() (open *network.Network, broken error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.network, n.broken
 }
 
 // Configure makes the network with the ranges of the node, one of each family. Existing are the sandboxes that there
@@ -79,50 +106,76 @@ func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing
 	if err := n.await(ctx, ""); err != nil {
 		return err
 	}
+	if err := n.begin(ctx); err != nil {
+		return err
+	}
+	defer n.end()
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	known, broken := n.ranges, n.broken
+	if len(known) == 0 {
+		n.ranges = slices.Clone(ranges)
+	}
+	n.mu.Unlock()
 	switch {
 	case len(ranges) == 0:
 		return nil
-	case slices.Equal(ranges, n.ranges) && n.broken == nil:
+	case slices.Equal(ranges, known) && broken == nil:
 		return nil
-	case len(n.ranges) > 0 && !slices.Equal(ranges, n.ranges):
-		return fmt.Errorf("the node's pods have addresses of %v, which cannot be changed to %v while it runs", n.ranges,
-			ranges)
+	case len(known) > 0 && !slices.Equal(ranges, known):
+		return fmt.Errorf("the node's pods have addresses of %v, which cannot be changed to %v while it runs", known, ranges)
 	}
-	n.ranges = slices.Clone(ranges)
 	for _, s := range existing {
 		n.connected[s.ID] = s
 	}
 	return n.open(ctx)
 }
 
-// open makes the namespace, or finds it, and connects what is to be connected. n.mu is held.
-func (n *Network) open(ctx context.Context) (err error) {
-	defer func() {
-		n.broken = err
-		close(n.changed)
-		n.changed = make(chan struct{})
-	}()
-	if n.network != nil {
-		err := n.network.Close()
-		if n.network = nil; err != nil {
+// open makes the namespace, or finds it, and connects what is to be connected. The caller has the turn.
+func (n *Network) open(ctx context.Context) error {
+	n.mu.Lock()
+	before, ranges, closed := n.network, n.ranges, n.closed
+	if !closed {
+		n.network, n.broken = nil, errOpening
+	}
+	n.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	if before != nil {
+		if err := before.Close(); err != nil {
 			n.cfg.Log.Warn("the node namespace that is gone cannot be let go of", "error", err)
 		}
 	}
+	made, err := n.make(ctx, ranges)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		if made != nil {
+			err = made.Close()
+		}
+		return errors.Join(errClosed, err)
+	}
+	n.network, n.broken = made, err
+	close(n.changed)
+	n.changed = make(chan struct{})
+	return err
+}
+
+// make makes the namespace, or finds it, and connects what is to be connected. With an error it may return a network
+// nevertheless, in which not all is as it should be.
+func (n *Network) make(ctx context.Context, ranges []netip.Prefix) (*network.Network, error) {
 	if err := os.MkdirAll(n.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("the directory of the pod network: %w", err)
+		return nil, fmt.Errorf("the directory of the pod network: %w", err)
 	}
-	made, err := network.Open(ctx, n.cfg.namespace(n.ranges))
+	made, err := network.Open(ctx, n.cfg.namespace(ranges))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n.network = made
-	if err := n.protect(ctx, made); err != nil {
-		return err
+	if err := n.protect(ctx, made, ranges); err != nil {
+		return made, err
 	}
 	if err := made.Retain(ctx, func(id string) bool { _, is := n.connected[id]; return is }); err != nil {
-		return err
+		return made, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(n.connected)) {
 		s := n.connected[id]
@@ -131,22 +184,34 @@ func (n *Network) open(ctx context.Context) (err error) {
 			n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
 		}
 	}
-	return nil
+	return made, nil
 }
 
-// Ready returns why pods cannot be connected, and mends what it can: it is asked with every heartbeat.
+// Ready returns why pods cannot be connected, and mends what it can: it is asked with every heartbeat. Nobody waits
+// while it asks whether the namespace is there.
 func (n *Network) Ready(ctx context.Context) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.ranges) == 0 {
+	open, broken, told := n.network, n.broken, len(n.ranges) > 0
+	n.mu.Unlock()
+	if !told {
 		return ErrNoRanges
 	}
-	if n.network != nil && n.broken == nil {
-		err := n.network.Namespace().Alive(ctx)
-		if err == nil || ctx.Err() != nil {
+	var gone error
+	if open != nil && broken == nil {
+		gone = open.Namespace().Alive(ctx)
+		if gone == nil || ctx.Err() != nil {
 			return nil // it may be slow; who connects a sandbox waits for it
 		}
-		n.cfg.Log.Warn("the node namespace is gone and is made anew", "reason", err)
+	}
+	if err := n.begin(ctx); err != nil {
+		return err
+	}
+	defer n.end()
+	if now, broken := n.now(); now != open && broken == nil {
+		return nil // somebody else has mended it
+	}
+	if gone != nil {
+		n.cfg.Log.Warn("the node namespace is gone and is made anew", "reason", gone)
 	}
 	return n.open(ctx)
 }
@@ -160,12 +225,12 @@ func (n *Network) await(ctx context.Context, namespace string) error {
 }
 
 // protect puts the policies in force in a namespace, for all that is connected there or is going to be at once.
-func (n *Network) protect(ctx context.Context, made *network.Network) error {
+func (n *Network) protect(ctx context.Context, made *network.Network, ranges []netip.Prefix) error {
 	if n.cfg.Policies == nil {
 		return nil
 	}
 	var own []netip.Addr
-	for _, r := range n.ranges {
+	for _, r := range ranges {
 		node, machine := nodens.NodeAddresses(r)
 		own = append(own, node, machine)
 	}
@@ -212,12 +277,15 @@ func (n *Network) Attach(ctx context.Context, s oci.Sandbox) ([]netip.Addr, erro
 	if err := n.await(ctx, s.Config.GetMetadata().GetNamespace()); err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.network == nil {
-		return nil, n.broken
+	if err := n.begin(ctx); err != nil {
+		return nil, err
 	}
-	all, err := n.connect(ctx, n.network, s)
+	defer n.end()
+	open, broken := n.now()
+	if open == nil {
+		return nil, broken
+	}
+	all, err := n.connect(ctx, open, s)
 	if err == nil {
 		n.connected[s.ID] = s
 	}
@@ -226,24 +294,21 @@ func (n *Network) Attach(ctx context.Context, s oci.Sandbox) ([]netip.Addr, erro
 
 // Users implements oci.Network.
 func (n *Network) Users(ctx context.Context) (*os.File, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	open, broken := n.now()
 	switch {
-	case n.network == nil:
-		return nil, n.broken
-	case !n.network.Namespace().Status().Rootless:
+	case open == nil:
+		return nil, broken
+	case !open.Namespace().Status().Rootless:
 		return nil, nil
 	}
-	return n.network.Namespace().UserNamespace(ctx)
+	return open.Namespace().UserNamespace(ctx)
 }
 
 // Dial implements oci.Network.
 func (n *Network) Dial(
 	ctx context.Context, s oci.Sandbox, protocol string, address netip.AddrPort,
 ) (net.Conn, error) {
-	n.mu.Lock()
-	open, broken := n.network, n.broken
-	n.mu.Unlock()
+	open, broken := n.now()
 	if open == nil {
 		return nil, broken
 	}
@@ -270,14 +335,17 @@ func (n *Network) DialFrom(ctx context.Context, protocol string, address netip.A
 
 // Detach implements oci.Network.
 func (n *Network) Detach(ctx context.Context, sandboxID string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	if err := n.begin(ctx); err != nil {
+		return err
+	}
+	defer n.end()
 	delete(n.connected, sandboxID)
-	if n.network == nil {
+	open, _ := n.now()
+	if open == nil {
 		n.forget(sandboxID)
 		return nil // Configure gives back what is nobody's
 	}
-	if err := n.network.Detach(ctx, sandboxID); err != nil {
+	if err := open.Detach(ctx, sandboxID); err != nil {
 		return err
 	}
 	n.forget(sandboxID) // its link is gone, and nobody else has its addresses yet
@@ -324,16 +392,23 @@ func (n *Network) Serve(
 	return ctx.Err()
 }
 
-// Close lets go of the node namespace, which goes on and is found by the next New.
+// Why there is no namespace.
+var (
+	errOpening = errors.New("the node namespace is being made")
+	errClosed  = errors.New("the network is closed")
+)
+
+// Close lets go of the node namespace, which goes on and is found by the next New. It waits for nobody: what is being
+// changed ends with an error.
 func (n *Network) Close() error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.network == nil {
+	open := n.network
+	n.network, n.broken, n.closed = nil, errClosed, true
+	n.mu.Unlock()
+	if open == nil {
 		return nil
 	}
-	err := n.network.Close()
-	n.network, n.broken = nil, errors.New("the network is closed")
-	return err
+	return open.Close()
 }
 
 // Remove takes away all that the network of a directory has on this machine, when no sandbox is left.
