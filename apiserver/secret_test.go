@@ -313,3 +313,28 @@ func TestKeyPairsThatAreNoneAreWarnedOf(t *testing.T) {
 		t.Errorf("a bad pair: %q", w)
 	}
 }
+
+// What serves Ingresses sees what Secrets with certificates hold, and of others that they are there; no other
+// controller sees either. spec: OBJ-15
+func TestSecretsWithCertificatesAreForIngresses(t *testing.T) {
+	c := start(t)
+	certificate := newSecret("certificate", map[string]string{"tls.crt": canary, "tls.key": canary})
+	certificate.Type = "kubernetes.io/tls"
+	for _, s := range []*corev1.Secret{certificate, newSecret("other", map[string]string{"k": canary})} {
+		must(c.admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+	}
+	for controller, sees := range map[string]string{"ingress": "certificate", "garbage-collector": "", "namespace": ""} {
+		secrets := c.controller(controller).secrets()
+		list := must(secrets.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
+		if len(list.Items) != 2 {
+			t.Errorf("%s sees %d", controller, len(list.Items))
+		}
+		for _, s := range list.Items {
+			if shown := strings.Contains(s.String(), canary) || len(s.GetData()) > 0; shown != (s.Metadata.Name == sees) {
+				t.Errorf("%s is shown what %s holds: %t", controller, s.Metadata.Name, shown)
+			}
+		}
+	}
+	_, err := c.controller("ingress").secrets().Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "certificate"})
+	wants(t, err, apierrors.Forbidden, "")
+}
