@@ -222,7 +222,8 @@ func TestIngressThatCannotListen(t *testing.T) {
 		"--ingress-http and --ingress-https need --ingress": {"--ingress-http", "127.0.0.1:0"},
 		`needs the controller "ingress"`:                    {"--ingress", "--controllers=*,-ingress"},
 	} {
-		if c, err := start(binary(t, "monoplane"), shortDir(t), flags...); err == nil || !strings.Contains(err.Error(), want) {
+		c, err := start(binary(t, "monoplane"), shortDir(t), flags...)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", flags, err, want)
 			if c != nil {
 				_ = c.end()
