@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -93,14 +94,30 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 			by = b.http2
 		}
 		response, err := by.RoundTrip(attempt)
-		var refused *dialError
-		if err == nil || !errors.As(err, &refused) || r.Context().Err() != nil {
+		if err == nil || !mayRepeat(r, err) || r.Context().Err() != nil {
 			return response, err
 		}
 		t.failed()
 		tried, last = append(tried, t), err
 	}
 	return nil, last
+}
+
+// mayRepeat says whether a request that has failed may go to another endpoint: nothing of it was sent, or the
+// connection broke before an answer and it makes no difference how often the request is made. An endpoint that ends
+// resets the connections that it has not accepted yet.
+func mayRepeat(r *http.Request, err error) bool {
+	var refused *dialError
+	if errors.As(err, &refused) {
+		return true
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	default:
+		return false
+	}
+	broken := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
+	return broken && (r.Body == nil || r.Body == http.NoBody)
 }
 
 // close lets go of the connections that are kept.

@@ -4,9 +4,9 @@
 //
 // Guarantees:
 //
-//   - A request goes to one endpoint. Only when no connection to it comes about, so that nothing was sent, another one
-//     is tried, three in all. What an endpoint has received is not sent to another one. The transport of net/http
-//     repeats idempotent requests, to the same endpoint, whose kept connection turns out to be closed.
+//   - A request goes to one endpoint. Another one is tried, three in all, when no connection to it comes about, so
+//     that nothing was sent, and when it breaks before an answer to GET, HEAD, OPTIONS or TRACE without a body. The
+//     transport of net/http repeats idempotent requests whose kept connection turns out to be closed.
 //   - Changes of routes, endpoints and certificates hold for the next request and touch none that is on its way.
 //   - Endpoints see the Host that the client has sent. X-Forwarded-For, -Host and -Proto are those of the client's
 //     connection: what the client says of the kind itself is taken away.

@@ -160,6 +160,28 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// When a connection breaks before the answer, a request that may be made twice goes elsewhere, and no other does.
+func TestBrokenConnections(t *testing.T) {
+	broken := endpoint(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	var received atomic.Int32
+	whole := endpoint(t, func(http.ResponseWriter, *http.Request) { received.Add(1) })
+	for method, want := range map[string]int{"GET": 200, "HEAD": 200, "DELETE": 502, "POST": 502, "PATCH": 502} {
+		b := leading(broken, whole)
+		r := run(t, b, nil)
+		codes := map[int]int{}
+		for range 2 { // each of the endpoints comes first once, unless one is avoided
+			code, _ := r.do(t, method, "http://"+r.plain, "a", nil)
+			codes[code]++
+		}
+		if codes[want] == 0 || want == 200 && codes[200] != 2 {
+			t.Errorf("%s: %v", method, codes)
+		}
+	}
+	if n := received.Load(); n != 2*2+3 {
+		t.Errorf("the endpoint that answers received %d requests", n)
+	}
+}
+
 // What a client says about where it comes from is not believed.
 func TestForwardedHeaders(t *testing.T) {
 	seen := make(chan http.Header, 1)
