@@ -42,15 +42,15 @@ type Applied struct {
 	Entries []*metav1.ManagedFieldsEntry
 }
 
-// Parse reads what is applied: one JSON object, which says of what version and kind it is.
-func (k *Kind) Parse(doc []byte) (map[string]any, error) {
+// Parse reads what is applied: one JSON object, which says that it is of the kind. Errors: BadRequest.
+func Parse(k *object.Kind, doc []byte) (map[string]any, error) {
 	var config map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &config); err != nil {
 		return nil, apierrors.New(apierrors.BadRequest, "error decoding YAML: %v", err)
 	}
 	version, _ := config["apiVersion"].(string)
 	kind, _ := config["kind"].(string)
-	if version != k.kind.APIVersion() || kind != k.kind.Kind {
+	if version != k.APIVersion() || kind != k.Kind {
 		if !strings.Contains(version, "/") {
 			version = "/" + version // as Kubernetes writes the core group
 		}
@@ -62,9 +62,10 @@ func (k *Kind) Parse(doc []byte) (map[string]any, error) {
 	return config, nil
 }
 
-// Apply merges config into live, whose form as JSON, without its entries, is doc: what the manager has applied before
-// and does not any more goes, unless somebody else wants it too. Of a new object live is nil, and doc is an empty one.
-// What others own and config wants otherwise is a conflict, unless forced. Errors: BadRequest, Conflict.
+// Apply merges config into live, whose form as JSON in the version of the write, without its entries, is doc, as is
+// what comes of it: what the manager has applied before and does not any more goes, unless somebody else wants it
+// too. Of a new object live is nil, and doc is an empty one. What others own and config wants otherwise is a
+// conflict, unless forced. Errors: BadRequest, Conflict.
 func (k *Kind) Apply(live object.Object, doc []byte, config map[string]any, w Write, force bool) (*Applied, error) {
 	var before []*metav1.ManagedFieldsEntry
 	if live != nil {
@@ -78,14 +79,15 @@ func (k *Kind) Apply(live object.Object, doc []byte, config map[string]any, w Wr
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &current); err != nil {
 		return nil, apierrors.NewInternal(err)
 	}
-	a := application{w: w, typ: k.types()}
+	v := k.of(w.APIVersion)
+	a := application{w: w, kind: k, typ: v.types()}
 	var err error
 	if a.live, err = a.typ.FromUnstructured(current, typed.AllowDuplicates); err != nil {
 		return nil, apierrors.NewInternal(fmt.Errorf("the stored object does not fit the schema: %w", err))
 	}
 	if a.config, err = a.typ.FromUnstructured(config); err != nil {
 		return nil, apierrors.New(apierrors.BadRequest, "failed to create typed patch object (%s; %s/%s, Kind=%s): %v",
-			nameOf(config), k.kind.Group, k.kind.Version, k.kind.Kind, err)
+			nameOf(config), v.Kind.Group, v.Kind.Version, v.Kind.Kind, err)
 	}
 	if err := a.decode(before); err != nil {
 		return nil, apierrors.NewInternal(err)
@@ -94,7 +96,7 @@ func (k *Kind) Apply(live object.Object, doc []byte, config map[string]any, w Wr
 	var conflicts merge.Conflicts
 	if errors.As(err, &conflicts) {
 		if conflicts = a.notTakenOver(conflicts, current); len(conflicts) > 0 {
-			return nil, a.conflict(k.kind, nameOf(config), conflicts)
+			return nil, a.conflict(v.Kind, nameOf(config), conflicts)
 		}
 		merged, managers, err = a.apply(true)
 	}
@@ -118,12 +120,6 @@ func (k *Kind) Apply(live object.Object, doc []byte, config map[string]any, w Wr
 	return &Applied{Object: out, Entries: entries}, nil
 }
 
-// types returns the kind's type, which is made when something is applied for the first time.
-func (k *Kind) types() typed.ParseableType {
-	k.once.Do(func() { k.typ = schemaOf(k.kind.New().ProtoReflect().Descriptor()) })
-	return k.typ
-}
-
 func nameOf(config map[string]any) string {
 	m, _ := config["metadata"].(map[string]any)
 	namespace, _ := m["namespace"].(string)
@@ -134,6 +130,7 @@ func nameOf(config map[string]any) string {
 // application is one Apply.
 type application struct {
 	w            Write
+	kind         *Kind
 	typ          typed.ParseableType
 	live, config *typed.TypedValue
 	// entries are those before, by the names that structured-merge-diff knows them by; sets are their fields.
@@ -173,13 +170,16 @@ func (a *application) decode(before []*metav1.ManagedFieldsEntry) error {
 // apply returns the merged object, nil when that is the live one, and the owners from then on.
 func (a *application) apply(force bool) (*typed.TypedValue, fieldpath.ManagedFields, error) {
 	version := fieldpath.APIVersion(a.w.APIVersion)
-	u := merge.UpdaterBuilder{Converter: oneVersion{}}
+	u := merge.UpdaterBuilder{Converter: converter{a.kind}}
 	if len(a.w.Skip) > 0 {
 		skip := fieldpath.NewSet()
 		for _, name := range a.w.Skip {
 			skip.Insert(fieldpath.MakePathOrDie(name))
 		}
-		u.IgnoreFilter = map[fieldpath.APIVersion]fieldpath.Filter{version: fieldpath.NewExcludeSetFilter(skip)}
+		u.IgnoreFilter = make(map[fieldpath.APIVersion]fieldpath.Filter, len(a.kind.versions))
+		for _, v := range a.kind.versions {
+			u.IgnoreFilter[fieldpath.APIVersion(v.Kind.APIVersion())] = fieldpath.NewExcludeSetFilter(skip)
+		}
 	}
 	sets := make(fieldpath.ManagedFields, len(a.sets)+1)
 	for name, s := range a.sets {
@@ -187,17 +187,6 @@ func (a *application) apply(force bool) (*typed.TypedValue, fieldpath.ManagedFie
 	}
 	return u.BuildUpdater().Apply(a.live, a.config, version, sets, a.self(), force)
 }
-
-// oneVersion takes objects of all versions of a kind for those of the one that is stored.
-type oneVersion struct{}
-
-// Convert implements merge.Converter.
-func (oneVersion) Convert(o *typed.TypedValue, _ fieldpath.APIVersion) (*typed.TypedValue, error) {
-	return o, nil
-}
-
-// IsMissingVersionError implements merge.Converter.
-func (oneVersion) IsMissingVersionError(error) bool { return false }
 
 // encode returns the entries. That of who applies has the time of the last change that it has made.
 func (a *application) encode(sets fieldpath.ManagedFields, changed bool) ([]*metav1.ManagedFieldsEntry, error) {

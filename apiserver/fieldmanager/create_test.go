@@ -85,8 +85,8 @@ func TestNewObjects(t *testing.T) {
 			o := kind.New()
 			fill(r, o.ProtoReflect(), 7)
 			blank, next := reflect.ValueOf(kind.New()).Elem(), reflect.ValueOf(o).Elem()
-			want := string(k.owned().compare(blank, next, "status").changed.appendJSON(nil))
-			if got := string(k.owned().appendNew(nil, next, "status")); got != want {
+			want := string(k.versions[0].owned().compare(blank, next, "status").changed.appendJSON(nil))
+			if got := string(k.versions[0].owned().appendNew(nil, next, "status")); got != want {
 				t.Fatalf("%s written:\n%s\nwant\n%s", kind.Kind, got, want)
 			}
 		}

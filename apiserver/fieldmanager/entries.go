@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
@@ -55,34 +54,34 @@ func (w Write) manager() string {
 
 // Kind tracks the fields of objects of one kind. It is safe for concurrent use.
 type Kind struct {
-	kind *object.Kind
-	// owned is the object as it is in JSON, without what nobody owns; it is made when it is first needed.
-	owned func() *shape
-	// typ is the same for structured-merge-diff; see types.
-	once sync.Once
-	typ  typed.ParseableType
+	// versions are the kinds as which the objects are served, first the one as which they are stored.
+	versions []*version
 }
 
-// New returns what tracks the fields of objects of the kind.
-func New(kind *object.Kind) *Kind {
-	return &Kind{kind: kind, owned: sync.OnceValue(func() *shape {
-		return owned(shapeOf(kind.New().ProtoReflect().Descriptor()))
-	})}
+// New returns what tracks the fields of objects of the kind, which are served in other versions as well.
+func New(kind *object.Kind, others ...Version) *Kind {
+	k := &Kind{versions: []*version{newVersion(Version{Kind: kind})}}
+	for _, v := range others {
+		k.versions = append(k.versions, newVersion(v))
+	}
+	return k
 }
 
-// Update returns the entries of next, which w makes of live; nil for live means that next is new. Before are the
-// entries until now.
+// Update returns the entries of next, which w makes of live, both as they are stored; nil for live means that next is
+// new. Before are the entries until now.
 func (k *Kind) Update(
 	live, next object.Object, before []*metav1.ManagedFieldsEntry, w Write,
 ) []*metav1.ManagedFieldsEntry {
+	v := k.of(w.APIVersion)
 	if live == nil {
-		return k.create(next, w)
+		return v.create(v.shown(next), w)
 	}
 	if len(before) == 0 {
 		return nil
 	}
-	d := k.owned().compare(reflect.ValueOf(live).Elem(), reflect.ValueOf(next).Elem(), w.Skip...)
-	if d.empty() {
+	all := deltas{live: live, next: next, skip: w.Skip}
+	d := all.in(v)
+	if d.empty() && len(k.versions) == 1 {
 		return before
 	}
 	out := make([]*metav1.ManagedFieldsEntry, 0, len(before)+1)
@@ -93,7 +92,7 @@ func (k *Kind) Update(
 			own = e
 			e = d.merged(e, w)
 		} else {
-			e = d.rest(e)
+			e = all.in(k.of(e.GetApiVersion())).rest(e)
 		}
 		if e != nil {
 			out = append(out, e)
@@ -106,10 +105,10 @@ func (k *Kind) Update(
 }
 
 // create returns the entries of a new object.
-func (k *Kind) create(o object.Object, w Write) []*metav1.ManagedFieldsEntry {
+func (v *version) create(o object.Object, w Write) []*metav1.ManagedFieldsEntry {
 	b := scratch.Get().(*[]byte)
 	defer scratch.Put(b)
-	*b = k.owned().appendNew((*b)[:0], reflect.ValueOf(o).Elem(), w.Skip...)
+	*b = v.owned().appendNew((*b)[:0], reflect.ValueOf(o).Elem(), w.Skip...)
 	if string(*b) == "{}" {
 		return nil
 	}

@@ -41,10 +41,16 @@ func All(cfg define.Config) []Service {
 		}
 	}
 	definitions := allDefinitions(cfg)
+	views := make(map[*object.Kind][]*registry.View)
+	for _, d := range definitions {
+		if d.View != nil {
+			views[d.Strategy.Kind] = append(views[d.Strategy.Kind], d.View)
+		}
+	}
 	backends := make(map[*object.Kind]object.Backend, len(definitions))
 	for kind, d := range definitions {
 		if d.Strategy != nil {
-			backends[kind] = over(cfg.Deps, d)
+			backends[kind] = over(cfg.Deps, d, views[d.Strategy.Kind])
 		}
 	}
 	backendOf := func(k *object.Kind) object.Backend { return backends[k] }
@@ -62,13 +68,13 @@ func All(cfg define.Config) []Service {
 	return out
 }
 
-// over returns the backend of a kind.
-func over(deps registry.Deps, d define.Definition) object.Backend {
+// over returns the backend of a kind. Views are all those of what is stored.
+func over(deps registry.Deps, d define.Definition, views []*registry.View) object.Backend {
 	var b object.Backend
 	if d.View != nil {
-		b = registry.NewView(deps, d.Strategy, d.View)
+		b = registry.NewView(deps, d.Strategy, d.View, views...)
 	} else {
-		b = registry.New(deps, d.Strategy)
+		b = registry.New(deps, d.Strategy, views...)
 	}
 	if d.Deprecated != "" {
 		b = registry.Deprecated(b, d.Deprecated)

@@ -42,8 +42,8 @@ func TestAgainstKubernetes(t *testing.T) {
 	})
 }
 
-// A list may have a name twice, as kubectl debug sends it for a container that is there already: what the patch says of
-// the two is one after the other merged into the one, which is then refused as a change. spec: OBJ-9, INIT-6
+// A list may have a name twice, as kubectl debug sends it for a container that is there already: what the patch says
+// of the two is one after the other merged into the one, which is then refused as a change. spec: OBJ-9, INIT-6
 func TestNamesTwiceAgainstKubernetes(t *testing.T) {
 	doc := []byte(`{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b"}]}}`)
 	for order, refused := range map[string]bool{

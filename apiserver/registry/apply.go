@@ -53,8 +53,8 @@ func (r *Registry) apply(ctx context.Context, subresource string, req *metav1.Pa
 	}
 }
 
-// config reads what the request applies, in terms of the stored object: of one with a shape of its own only the part
-// that the shape shows.
+// config reads what the request applies, in terms of the object as the client sees it: of one with a shape of its own
+// only the part that the shape shows.
 func (r *Registry) config(ctx context.Context, subresource string, req *metav1.PatchRequest) (map[string]any, error) {
 	if len(req.GetPatch()) > patch.MaxBytes {
 		return nil, apierrors.New(apierrors.RequestEntityTooLarge, "the patch is larger than %d bytes", patch.MaxBytes)
@@ -78,16 +78,11 @@ func (r *Registry) config(ctx context.Context, subresource string, req *metav1.P
 	if !ok {
 		return nil, noSuchResource()
 	}
-	owners := r.owners
+	kind := r.kind
 	if rules.Shape != nil {
-		owners = r.shapes[subresource]
+		kind = rules.Shape.Kind
 	}
-	if r.view != nil && rules.Shape == nil {
-		// The owners are those of the fields that are stored, which have other paths.
-		return nil, apierrors.New(apierrors.BadRequest, "a %s of %s cannot be applied: apply it as %s of %s", r.kind.Kind,
-			r.kind.APIVersion(), r.strategy.Kind.Kind, r.strategy.Kind.APIVersion())
-	}
-	config, err := owners.Parse(doc)
+	config, err := fieldmanager.Parse(kind, doc)
 	if err != nil || rules.Shape == nil {
 		return config, err
 	}
@@ -109,12 +104,13 @@ func stated(config map[string]any, name string) string {
 func (r *Registry) applied(
 	ctx context.Context, live object.Object, config map[string]any, subresource string, req *metav1.PatchRequest,
 ) (object.Object, []*metav1.ManagedFieldsEntry, error) {
-	before := r.strategy.Kind.New()
+	before := r.kind.New()
 	if live != nil {
-		before = object.Shallow(live)
+		stored := object.Shallow(live)
 		m := live.GetMetadata().Shallow()
 		m.ManagedFields = nil
-		before.SetMetadata(m)
+		stored.SetMetadata(m)
+		before = r.viewed(stored)
 	}
 	doc := codec.AppendObject(nil, before.(typed))
 	w := r.write(ctx, req.GetFieldManager(), subresource)
@@ -128,11 +124,11 @@ func (r *Registry) applied(
 	if err != nil {
 		return nil, nil, err
 	}
-	after := r.strategy.Kind.New().(typed)
+	after := r.kind.New().(typed)
 	if _, err := codec.DecodeObject(out.Object, after); err != nil {
 		return nil, nil, apierrors.New(apierrors.BadRequest, "the applied object is not a valid %s: %v", r.kind.Kind, err)
 	}
-	return r.strategy.Resources[subresource].shaped(r.viewed(after)), out.Entries, nil
+	return r.strategy.Resources[subresource].shaped(after), out.Entries, nil
 }
 
 // applyNew makes an object that is applied and is not there.

@@ -82,16 +82,14 @@ type Registry struct {
 	schemas map[string]*patch.Schema
 	// owners tracks who owns which fields of what is stored.
 	owners *fieldmanager.Kind
-	// shapes read what is applied to the subresources with a shape of their own.
-	shapes map[string]*fieldmanager.Kind
 }
 
 var _ object.Backend = (*Registry)(nil)
 
-// New returns the backend of the strategy's kind.
-func New(deps Deps, s *Strategy) *Registry {
+// New returns the backend of the strategy's kind, whose objects are served by these views as well.
+func New(deps Deps, s *Strategy, views ...*View) *Registry {
 	r := &Registry{
-		deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind), owners: fieldmanager.New(s.Kind),
+		deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind), owners: ownersOf(s, views),
 	}
 	for name, rules := range s.Resources {
 		if rules.Shape == nil {
@@ -99,20 +97,27 @@ func New(deps Deps, s *Strategy) *Registry {
 		}
 		if r.schemas == nil {
 			r.schemas = make(map[string]*patch.Schema)
-			r.shapes = make(map[string]*fieldmanager.Kind)
 		}
-		r.shapes[name] = fieldmanager.New(rules.Shape.Kind)
 		r.schemas[name] = schemaOf(rules.Shape.Kind)
 	}
 	return r
 }
 
-// NewView returns a backend that serves the strategy's objects as another kind.
-func NewView(deps Deps, s *Strategy, v *View) *Registry {
+// NewView returns a backend that serves the strategy's objects as another kind, v, which is one of views.
+func NewView(deps Deps, s *Strategy, v *View, views ...*View) *Registry {
 	return &Registry{
 		deps: deps.Complete(), strategy: s, kind: v.Kind, view: v, schema: schemaOf(v.Kind),
-		owners: fieldmanager.New(s.Kind),
+		owners: ownersOf(s, views),
 	}
+}
+
+// ownersOf returns what tracks the fields of objects, each in the version in which it was written.
+func ownersOf(s *Strategy, views []*View) *fieldmanager.Kind {
+	versions := make([]fieldmanager.Version, len(views))
+	for i, v := range views {
+		versions[i] = fieldmanager.Version{Kind: v.Kind, In: v.In, Out: v.Out}
+	}
+	return fieldmanager.New(s.Kind, versions...)
 }
 
 func schemaOf(k *object.Kind) *patch.Schema {

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,12 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	ourerrors "monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fieldmanager"
+	"monoplane.dev/apiserver/kinds/define"
+	ourevents "monoplane.dev/apiserver/kinds/events"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec"
 	"monoplane.dev/object"
@@ -42,26 +50,64 @@ type owned struct {
 	gvk  schema.GroupVersionKind
 	kind *object.Kind
 	base func() runtime.Object
+	// other is another version as which the objects are served; nil for none.
+	other *otherVersion
+}
+
+// scheme converts objects of the kind: by way of Kubernetes' internal ones where there are versions, else not at all.
+func (k *owned) scheme() *runtime.Scheme {
+	if k.other != nil {
+		return legacyscheme.Scheme
+	}
+	return scheme.Scheme
+}
+
+// otherVersion is a version of a kind that is not the one that is stored.
+type otherVersion struct {
+	gvk  schema.GroupVersionKind
+	view fieldmanager.Version
+}
+
+// as returns the version in which a step of a history is taken: that which is stored, or the other.
+func (k *owned) as(other bool) (schema.GroupVersionKind, *object.Kind) {
+	if other {
+		return k.other.gvk, k.other.view.Kind
+	}
+	return k.gvk, k.kind
 }
 
 var ownedKinds = []owned{
-	{"Pod", v1.SchemeGroupVersion.WithKind("Pod"), ourscore.PodKind, func() runtime.Object { return rich() }},
+	{"Pod", v1.SchemeGroupVersion.WithKind("Pod"), ourscore.PodKind, func() runtime.Object { return rich() }, nil},
 	{"Deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), oursapps.DeploymentKind,
 		func() runtime.Object {
 			return &appsv1.Deployment{ObjectMeta: meta("d"), Spec: appsv1.DeploymentSpec{Replicas: ptr(int32(3)),
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
 				Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
 					Spec: rich().Spec}}}
-		}},
+		}, nil},
 	{"Service", v1.SchemeGroupVersion.WithKind("Service"), ourscore.ServiceKind, func() runtime.Object {
 		return &v1.Service{ObjectMeta: meta("s"), Spec: v1.ServiceSpec{Selector: map[string]string{"app": "a"},
 			Ports: []v1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: 443, Protocol: v1.ProtocolTCP},
 				{Name: "c", Port: 53, Protocol: v1.ProtocolUDP}}}}
-	}},
+	}, nil},
 	{"ConfigMap", v1.SchemeGroupVersion.WithKind("ConfigMap"), ourscore.ConfigMapKind, func() runtime.Object {
 		return &v1.ConfigMap{ObjectMeta: meta("c"), Data: map[string]string{"a": "1", "b": "2"},
 			BinaryData: map[string][]byte{"c": {1}}}
-	}},
+	}, nil},
+	{"Event", v1.SchemeGroupVersion.WithKind("Event"), ourscore.EventKind, func() runtime.Object {
+		return &v1.Event{ObjectMeta: meta("e"),
+			InvolvedObject: v1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
+			Reason: "Started", Message: "Started container", Type: "Normal", Count: 2, Action: "Start",
+			ReportingController: "kubelet", ReportingInstance: "n", Source: v1.EventSource{Component: "kubelet", Host: "n"},
+			FirstTimestamp: metav1.Unix(1, 0), LastTimestamp: metav1.Unix(2, 0),
+			EventTime: metav1.NewMicroTime(time.Unix(1, 5000)),
+			Series: &v1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(time.Unix(3, 0))}}
+	}, &otherVersion{eventsv1.SchemeGroupVersion.WithKind("Event"), viewOf(ourevents.Event(define.Config{}))}},
+}
+
+// viewOf is what serves another version.
+func viewOf(d define.Definition) fieldmanager.Version {
+	return fieldmanager.Version{Kind: d.View.Kind, In: d.View.In, Out: d.View.Out}
 }
 
 // noDefaults leaves objects as they are: what is compared is who owns fields.
@@ -72,7 +118,7 @@ func (noDefaults) Default(runtime.Object) {}
 // pair is one object as both have it.
 type pair struct {
 	owned
-	theirs map[string]*managedfields.FieldManager // by subresource
+	theirs map[string]*managedfields.FieldManager // by version and subresource
 	track  *fieldmanager.Kind
 	live   runtime.Object // Kubernetes', with its managedFields
 	own    object.Object  // ours
@@ -80,31 +126,93 @@ type pair struct {
 
 func newPair(t *testing.T, k owned) *pair {
 	t.Helper()
-	p := &pair{owned: k, theirs: map[string]*managedfields.FieldManager{}, track: fieldmanager.New(k.kind)}
+	p := &pair{owned: k, theirs: map[string]*managedfields.FieldManager{}}
+	versions, others := []schema.GroupVersionKind{k.gvk}, []fieldmanager.Version(nil)
+	if k.other != nil {
+		versions, others = append(versions, k.other.gvk), append(others, k.other.view)
+	}
+	p.track = fieldmanager.New(k.kind, others...)
 	for sub, skip := range map[string][]string{"": {"status"}, "status": {"spec", "metadata"}} {
 		set := fieldpath.NewSet()
 		for _, name := range skip {
 			set.Insert(fieldpath.MakePathOrDie(name))
 		}
-		version := fieldpath.APIVersion(k.gvk.GroupVersion().String())
-		m, err := managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme), scheme.Scheme,
-			noDefaults{}, scheme.Scheme, k.gvk, k.gvk.GroupVersion(), sub,
-			map[fieldpath.APIVersion]fieldpath.Filter{version: fieldpath.NewExcludeSetFilter(set)})
-		if err != nil {
-			t.Fatal(err)
+		filters := map[fieldpath.APIVersion]fieldpath.Filter{}
+		for _, gvk := range versions {
+			filters[fieldpath.APIVersion(gvk.GroupVersion().String())] = fieldpath.NewExcludeSetFilter(set)
 		}
-		p.theirs[sub] = m
+		for _, gvk := range versions {
+			hub := gvk.GroupVersion()
+			if k.other != nil {
+				hub.Version = runtime.APIVersionInternal
+			}
+			m, err := managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme), k.scheme(),
+				noDefaults{}, k.scheme(), gvk, hub, sub, filters)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.theirs[gvk.Group+sub+gvk.Version] = m
+		}
 	}
 	return p
 }
 
-func (p *pair) empty(t *testing.T) runtime.Object {
+// manager is Kubernetes' for a step.
+func (p *pair) manager(other bool, sub string) *managedfields.FieldManager {
+	gvk, _ := p.as(other)
+	return p.theirs[gvk.Group+sub+gvk.Version]
+}
+
+// shown returns a stored object of Kubernetes in a version.
+func (p *pair) shown(t *testing.T, o runtime.Object, other bool) runtime.Object {
 	t.Helper()
-	o, err := scheme.Scheme.New(p.gvk)
+	if !other {
+		return o.DeepCopyObject()
+	}
+	return recast(t, o, p.other.gvk)
+}
+
+// recast is an object of Kubernetes as it is stored.
+func (p *pair) recast(t *testing.T, o runtime.Object) runtime.Object {
+	t.Helper()
+	if p.other == nil {
+		return o
+	}
+	return recast(t, o, p.gvk)
+}
+
+// recast converts an object of Kubernetes, with its entries. It may be Kubernetes' internal one.
+func recast(t *testing.T, o runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
+	t.Helper()
+	kinds, _, err := legacyscheme.Scheme.ObjectKinds(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.GetObjectKind().SetGroupVersionKind(p.gvk)
+	out := o.DeepCopyObject()
+	if kinds[0].Version != runtime.APIVersionInternal {
+		out, err = legacyscheme.Scheme.ConvertToVersion(out,
+			schema.GroupVersion{Group: kinds[0].Group, Version: runtime.APIVersionInternal})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err = legacyscheme.Scheme.ConvertToVersion(out, gvk.GroupVersion()); err != nil {
+		t.Fatal(err)
+	}
+	out.GetObjectKind().SetGroupVersionKind(gvk)
+	return out
+}
+
+func (p *pair) empty(t *testing.T) runtime.Object { return blank(t, p.owned, false) }
+
+func blank(t *testing.T, k owned, other bool) runtime.Object {
+	t.Helper()
+	gvk, _ := k.as(other)
+	o, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.GetObjectKind().SetGroupVersionKind(gvk)
 	return o
 }
 
@@ -125,8 +233,9 @@ func (p *pair) convert(t *testing.T, o runtime.Object) object.Object {
 	return again
 }
 
-func (p *pair) write(manager, sub string) fieldmanager.Write {
-	w := fieldmanager.Write{Manager: manager, APIVersion: p.kind.APIVersion(), Subresource: sub,
+func (p *pair) write(manager, sub string, other bool) fieldmanager.Write {
+	_, kind := p.as(other)
+	w := fieldmanager.Write{Manager: manager, APIVersion: kind.APIVersion(), Subresource: sub,
 		Time: &oursmeta.Time{Seconds: 1}, Skip: []string{"status"}}
 	if sub != "" {
 		w.Skip = []string{"spec", "metadata"}
@@ -135,44 +244,56 @@ func (p *pair) write(manager, sub string) fieldmanager.Write {
 }
 
 // update writes next.
-func (p *pair) update(t *testing.T, next runtime.Object, manager, sub string) {
+func (p *pair) update(t *testing.T, next runtime.Object, manager, sub string, other bool) {
 	t.Helper()
 	live := p.live
 	if live == nil {
 		live = p.empty(t)
 	}
-	asked := next.DeepCopyObject()
+	asked := p.shown(t, next, other)
 	asked.(metav1.Object).SetManagedFields(live.(metav1.Object).GetManagedFields())
-	out, err := p.theirs[sub].Update(live.DeepCopyObject(), asked, manager)
+	out, err := p.manager(other, sub).Update(p.shown(t, live, other), asked, manager)
 	if err != nil {
 		t.Fatal(err)
 	}
+	out = p.recast(t, out)
 	own := p.convert(t, next)
 	if p.own == nil {
-		own.GetMetadata().ManagedFields = p.track.Update(nil, own, nil, p.write(manager, sub))
+		own.GetMetadata().ManagedFields = p.track.Update(nil, own, nil, p.write(manager, sub, other))
 	} else {
 		own.GetMetadata().ManagedFields = p.track.Update(p.own, own, p.own.GetMetadata().GetManagedFields(),
-			p.write(manager, sub))
+			p.write(manager, sub, other))
 	}
 	p.live, p.own = p.stored(t, out), own
 }
 
 // apply applies config, and says whether that was a conflict.
-func (p *pair) apply(t *testing.T, config map[string]any, manager, sub string, force bool) {
+func (p *pair) apply(t *testing.T, config map[string]any, manager, sub string, force, other bool) {
 	t.Helper()
 	live := p.live
 	if live == nil {
 		live = p.empty(t)
 	}
 	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(config)}
-	out, want := p.theirs[sub].Apply(live.DeepCopyObject(), patch, manager, force)
-
-	before := p.kind.New()
-	if p.own != nil {
-		before = object.Clone(p.own)
-		before.GetMetadata().ManagedFields = nil
+	var shown runtime.Object
+	_, kind := p.as(other)
+	if p.live != nil {
+		shown = p.shown(t, live, other)
+	} else {
+		shown = blank(t, p.owned, other)
 	}
-	got, err := p.track.Apply(p.own, codec.AppendObject(nil, before.(codec.Typed)), config, p.write(manager, sub), force)
+	out, want := p.manager(other, sub).Apply(shown, patch, manager, force)
+
+	before := kind.New()
+	if p.own != nil {
+		stored := object.Clone(p.own)
+		stored.GetMetadata().ManagedFields = nil
+		if before = stored; other {
+			before = p.other.view.Out(stored)
+		}
+	}
+	got, err := p.track.Apply(p.own, codec.AppendObject(nil, before.(codec.Typed)), config, p.write(manager, sub, other),
+		force)
 	if (err == nil) != (want == nil) {
 		t.Fatalf("%s applies %v: ours says %v, Kubernetes %v", manager, config, err, want)
 	}
@@ -182,10 +303,14 @@ func (p *pair) apply(t *testing.T, config map[string]any, manager, sub string, f
 		}
 		return
 	}
-	own := p.kind.New()
+	own := kind.New()
 	if _, err := codec.DecodeObject(got.Object, own.(codec.Typed)); err != nil {
 		t.Fatal(err)
 	}
+	if other {
+		own = p.other.view.In(own)
+	}
+	out = p.recast(t, out)
 	if theirs := p.convert(t, out); !validation.Equal(own, theirs) {
 		t.Fatalf("%s applies %v\nours differs from Kubernetes' at %q", manager, config,
 			validation.Differences(own.ProtoReflect(), theirs.ProtoReflect(), "", 9))
@@ -198,6 +323,9 @@ func (p *pair) apply(t *testing.T, config map[string]any, manager, sub string, f
 	meta.ManagedFields = got.Entries
 	p.live, p.own = p.stored(t, out), own
 }
+
+// whole says that a kind has neither spec nor status.
+func whole(name string) bool { return name == "ConfigMap" || name == "Event" }
 
 // causes returns the conflicts that an error of Kubernetes has, sorted.
 func causes(err error) (out []string) {
@@ -265,12 +393,18 @@ func (p *pair) altered(t *testing.T, r *rand.Rand, sub string) runtime.Object {
 		half = "Status"
 	}
 	part := reflect.ValueOf(next).Elem()
-	if p.name != "ConfigMap" {
+	if !whole(p.name) {
 		part = part.FieldByName(half)
 	}
+	m := next.(metav1.Object)
+	was := next.DeepCopyObject()
 	alter(r, part.Addr().Interface(), r.IntN(4), nil)
+	if whole(p.name) {
+		// Metadata like these cannot be stored: names, kinds and uids of owners are required.
+		meta := func(o runtime.Object) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName("ObjectMeta") }
+		meta(next).Set(meta(was))
+	}
 	if sub == "" && r.IntN(3) == 0 {
-		m := next.(metav1.Object)
 		m.SetLabels(map[string]string{pick(r, words): pick(r, words), "app": pick(r, words)})
 		m.SetFinalizers([]string{pick(r, words), "example.com/f"}[r.IntN(2):])
 	}
@@ -301,8 +435,9 @@ func (p *pair) stored(t *testing.T, o runtime.Object) runtime.Object {
 }
 
 // config returns a part of an object, as somebody would apply it.
-func (p *pair) config(t *testing.T, r *rand.Rand, o runtime.Object, sub string) map[string]any {
+func (p *pair) config(t *testing.T, r *rand.Rand, o runtime.Object, sub string, other bool) map[string]any {
 	t.Helper()
+	o = p.shown(t, o, other)
 	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +455,8 @@ func (p *pair) config(t *testing.T, r *rand.Rand, o runtime.Object, sub string) 
 		delete(all, "spec")
 	}
 	out := thin(r, all).(map[string]any)
-	out["apiVersion"], out["kind"] = p.kind.APIVersion(), p.kind.Kind
+	_, kind := p.as(other)
+	out["apiVersion"], out["kind"] = kind.APIVersion(), kind.Kind
 	meta, _ := out["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
@@ -371,14 +507,15 @@ func TestOwners(t *testing.T) {
 				for step := range 12 {
 					manager := pick(r, []string{"a", "b", "kubectl", "d"})
 					sub := ""
-					if step > 0 && k.name != "ConfigMap" && r.IntN(5) == 0 {
+					other := k.other != nil && r.IntN(2) == 0
+					if step > 0 && !whole(k.name) && r.IntN(5) == 0 {
 						sub = "status"
 					}
 					next := p.altered(t, r, sub)
 					if r.IntN(2) == 0 {
-						p.update(t, next, manager, sub)
+						p.update(t, next, manager, sub, other)
 					} else {
-						p.apply(t, p.config(t, r, next, sub), manager, sub, r.IntN(2) == 0)
+						p.apply(t, p.config(t, r, next, sub, other), manager, sub, r.IntN(2) == 0, other)
 					}
 					if p.live == nil {
 						continue

@@ -82,6 +82,16 @@ const (
 	maxWindow = 3600
 )
 
+// defaultMetrics are what an autoscaler goes by that names none.
+func defaultMetrics() []*autoscalingv2.MetricSpec {
+	return []*autoscalingv2.MetricSpec{{
+		Type: resourceSource,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: resources.CPU, Target: &autoscalingv2.MetricTarget{
+			Type: utilization, AverageUtilization: proto.Int32(defaultUtilization),
+		}},
+	}}
+}
+
 // DefaultHorizontalPodAutoscaler fills in an autoscaler. How long going down waits is left to the controller.
 func DefaultHorizontalPodAutoscaler(o *autoscalingv2.HorizontalPodAutoscaler) {
 	defaults.Message(&o.Metadata)
@@ -91,12 +101,7 @@ func DefaultHorizontalPodAutoscaler(o *autoscalingv2.HorizontalPodAutoscaler) {
 	defaults.Message(&s.ScaleTargetRef)
 	defaults.SetPtr(&s.MinReplicas, 1)
 	if len(s.Metrics) == 0 {
-		s.Metrics = []*autoscalingv2.MetricSpec{{
-			Type: resourceSource,
-			Resource: &autoscalingv2.ResourceMetricSource{Name: resources.CPU, Target: &autoscalingv2.MetricTarget{
-				Type: utilization, AverageUtilization: proto.Int32(defaultUtilization),
-			}},
-		}}
+		s.Metrics = defaultMetrics()
 	}
 	for _, m := range s.Metrics {
 		defaultMetric(m)

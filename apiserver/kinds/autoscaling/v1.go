@@ -133,6 +133,9 @@ func FromV1(o *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalP
 			})
 		}
 	}
+	if len(out.Spec.Metrics) == 0 {
+		out.Spec.Metrics = defaultMetrics() // In the shape of autoscaling/v1 that is what none says.
+	}
 	var b behavior
 	if read(notes, behaviorAnnotation, &b) && b != (behavior{}) {
 		out.Spec.Behavior = b.rules()

@@ -265,8 +265,8 @@ func TestAttachStream(t *testing.T) {
 	}
 }
 
-// When a pod ends, whoever has attached is told that it is over, and a command how it ended: neither loses the shim, which
-// ends just after. A client would otherwise take the end of what it watched for a failure. spec: CTR-9
+// When a pod ends, whoever has attached is told that it is over, and a command how it ended: neither loses the shim,
+// which ends just after. A client would otherwise take the end of what it watched for a failure. spec: CTR-9
 func TestStreamsEndWithTheirPod(t *testing.T) {
 	n := newNode(t)
 	const rounds = 20

@@ -54,8 +54,9 @@ func (p *pod) answered() {
 	}
 }
 
-// settle waits until the other calls have their answers: with the containers, what people have attached to and what they
-// run there has ended, and they are to be told so instead of losing the connection. What does not end is not waited for.
+// settle waits until the other calls have their answers: with the containers, what people have attached to and what
+// they run there has ended, and they are to be told so instead of losing the connection. What does not end is not
+// waited for.
 func (p *pod) settle() {
 	end := time.After(lastWords)
 	p.mu.Lock()
