@@ -97,11 +97,11 @@ var ownedKinds = []owned{
 	{"Event", v1.SchemeGroupVersion.WithKind("Event"), ourscore.EventKind, func() runtime.Object {
 		return &v1.Event{ObjectMeta: meta("e"),
 			InvolvedObject: v1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
-			Reason: "Started", Message: "Started container", Type: "Normal", Count: 2, Action: "Start",
+			Reason:         "Started", Message: "Started container", Type: "Normal", Count: 2, Action: "Start",
 			ReportingController: "kubelet", ReportingInstance: "n", Source: v1.EventSource{Component: "kubelet", Host: "n"},
 			FirstTimestamp: metav1.Unix(1, 0), LastTimestamp: metav1.Unix(2, 0),
 			EventTime: metav1.NewMicroTime(time.Unix(1, 5000)),
-			Series: &v1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(time.Unix(3, 0))}}
+			Series:    &v1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(time.Unix(3, 0))}}
 	}, &otherVersion{eventsv1.SchemeGroupVersion.WithKind("Event"), viewOf(ourevents.Event(define.Config{}))}},
 }
 
