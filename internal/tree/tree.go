@@ -42,8 +42,8 @@ type pair[V any] struct {
 	value V
 }
 
-// node is a leaf, which has pairs, or an inner node, which has children. Invariant: all keys under children[i] are less
-// than keys[i], and all under children[i+1] are not.
+// node is a leaf, which has pairs, or an inner node, which has children. Invariant: all keys under children[i] are
+// less than keys[i], and all under children[i+1] are not.
 type node[V any] struct {
 	own      *owner
 	count    int // of the pairs in and under the node
@@ -128,8 +128,8 @@ func (t *Tree[V]) Rank(key string) int {
 	return rank + i
 }
 
-// From iterates over the keys from key on, in their order; the empty key is before all. The tree must not be written to
-// meanwhile.
+// From iterates over the keys from key on, in their order; the empty key is before all. The tree must not be written
+// to meanwhile.
 func (t *Tree[V]) From(key string) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		if t.root != nil {
@@ -195,7 +195,8 @@ func (t *Tree[V]) writable(at **node[V]) *node[V] {
 	return *at
 }
 
-// set puts p under n, which is writable. A node that grew too large leaves its end to right, whose keys begin at split.
+// set puts p under n, which is writable. A node that grew too large leaves its end to right, whose keys begin at
+// split.
 func (t *Tree[V]) set(n *node[V], p pair[V]) (right *node[V], split string, previous V, replaced bool) {
 	if n.leaf() {
 		i, found := n.find(p.key)

@@ -80,8 +80,8 @@ func checkNode(t *testing.T, n *node[*int], from, to string, root bool) {
 	}
 }
 
-// TestRandomHistories: whatever is set and deleted in whatever order, a tree holds what a map does, and copies keep what
-// they were made of.
+// TestRandomHistories: whatever is set and deleted in whatever order, a tree holds what a map does, and copies keep
+// what they were made of.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

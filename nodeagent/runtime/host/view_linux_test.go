@@ -355,7 +355,8 @@ func TestReadOnlyRoot(t *testing.T) {
 	sb := n.sandbox("sealed")
 	n.needViews(sb)
 	src, machine := volume(t, "src"), t.TempDir()
-	text := "touch " + machine + "/x /monoplane-new /etc/monoplane-new /tmp/monoplane-new 2>&1 | grep -c Read-only; " +
+	fresh := filepath.Dir(machine) + "-new" // a name that nobody else has left there
+	text := "touch " + machine + "/x /monoplane-new /etc/monoplane-new " + fresh + " 2>&1 | grep -c Read-only; " +
 		"touch /monoplane-x/new && echo volume; echo > /dev/null && echo null; echo 500 > /proc/self/oom_score_adj && " +
 		"echo proc"
 	config := withSecurity(script("c", text, mount(src, "/monoplane-x")),
