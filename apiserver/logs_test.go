@@ -62,6 +62,10 @@ func TestLogs(t *testing.T) {
 		l.call.Options.GetTailLines() != 5 || l.call.Options.SinceTime == nil {
 		t.Errorf("asked %s for %v", l.node, l.call)
 	}
+	// A pod without a node has said nothing yet.
+	if out, err := read(&corev1.LogPodRequest{Name: "two", Container: "side"}); err != nil || out != "" {
+		t.Errorf("a pod that is not bound: %q, %v", out, err)
+	}
 	for _, x := range []struct {
 		req  *corev1.LogPodRequest
 		want apierrors.Reason
@@ -69,7 +73,6 @@ func TestLogs(t *testing.T) {
 		{&corev1.LogPodRequest{Name: "none"}, apierrors.NotFound},
 		{&corev1.LogPodRequest{Name: "web", Container: "x"}, apierrors.BadRequest},
 		{&corev1.LogPodRequest{Name: "two"}, apierrors.BadRequest},
-		{&corev1.LogPodRequest{Name: "two", Container: "side"}, apierrors.BadRequest}, // not bound
 		{&corev1.LogPodRequest{Name: "web", TailLines: ptr(int64(-1))}, apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", LimitBytes: ptr(int64(0))}, apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(0))}, apierrors.Invalid},

@@ -35,7 +35,8 @@ type world struct {
 	c        *client.Client
 	kinds    map[string]*generic.Client
 	registry *prometheus.Registry
-	warnings bytes.Buffer // What the collector logs that is no news of its work. Read it when it has stopped.
+	warnings bytes.Buffer // What collectors log that is no news of their work. Read it when they have stopped.
+	logger   *slog.Logger // It writes warnings, one at a time.
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
@@ -52,6 +53,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, server: apitest.Start(t), kinds: map[string]*generic.Client{}, registry: prometheus.NewRegistry()}
 	w.c = w.server.Admin()
+	w.logger = slog.New(slog.NewTextHandler(&w.warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for _, s := range services.All() {
 		if s.Stores() {
 			k, err := generic.New(s, w.c.Conn())
@@ -74,7 +76,7 @@ func (w *world) startWith(ready bool) (stop func()) {
 	w.registry = prometheus.NewRegistry()
 	c, err := garbagecollector.New(garbagecollector.Config{
 		Client: w.server.Controller("garbage-collector"), Registerer: w.registry,
-		Logger: slog.New(slog.NewTextHandler(&w.warnings, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: w.logger,
 	})
 	w.must(err)
 	if c.Ready() == nil {

@@ -10,9 +10,11 @@ import (
 )
 
 // pause is the process 1 of a pod whose containers share their processes: it reaps, and nothing else. Containers with
-// CAP_SYS_PTRACE can look into it. So it has an empty root, no privileges, no descriptors and no environment that
-// tells anything, and its program is a sealed file. It says "ok" to descriptor 3 once all of that is so, and else why
-// not. To lose the privileges of all threads of Go's runtime it executes itself once more.
+// CAP_SYS_PTRACE can look into it. So it has an empty root, no privileges, no environment that tells anything, one
+// descriptor, which is a socket and so cannot be opened anew, and its program is a sealed file. It says "ok" on the
+// socket, which is descriptor 3, once all of that is so, and else why not, and ends when the shim has closed its end:
+// its parent's death tells it nothing, since it is the first process of a namespace that it is not told about in time.
+// To lose the privileges of all threads of Go's runtime it executes itself once more.
 func pause() int {
 	runtime.LockOSThread() // What a thread gives up it alone gives up, until it executes a program.
 	ready := os.NewFile(reportFD, "ready")
@@ -26,9 +28,16 @@ func reap() {
 	dead := make(chan os.Signal, 1)
 	signal.Notify(dead, unix.SIGCHLD)
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
-	ready := os.NewFile(reportFD, "ready")
-	_, _ = ready.WriteString("ok")
-	_ = ready.Close()
+	if _, err := unix.Write(reportFD, []byte("ok")); err != nil {
+		os.Exit(1) // The shim has ended already.
+	}
+	go func() {
+		for {
+			if n, err := unix.Read(reportFD, make([]byte, 1)); err != unix.EINTR && n <= 0 {
+				os.Exit(0) // With all that is left in the namespace.
+			}
+		}
+	}()
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
+	"monoplane.dev/nodeagent/runtime/host/sys"
 	"monoplane.dev/nodeagent/runtime/oci"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
 	"monoplane.dev/nodeagent/runtime/stream"
@@ -327,6 +329,12 @@ func TestRootImageSharedProcesses(t *testing.T) {
 			"echo >/proc/1/exe; cat /proc/1/environ; echo end"))
 	n.wait(looks)
 	text := n.logText(looks)
+	// It is nobody's whom the runtime could find by the containers: it ends with the shim.
+	first := firstProcess(t, n.shimPID(made.GetPodSandboxId()))
+	if err := unix.Kill(n.shimPID(made.GetPodSandboxId()), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "process 1 ends with the shim", func() bool { return !exists("/proc/" + first) })
 	if !strings.Contains(text, "stdout F 0\n") || strings.Contains(text, "HOME") || !strings.Contains(text, "end") {
 		t.Errorf("it sees %s", text)
 	}
@@ -336,6 +344,23 @@ func TestRootImageSharedProcesses(t *testing.T) {
 		}
 	}
 	t.Log(text)
+}
+
+// firstProcess returns the pid of the process 1 that the containers of a shim share.
+func firstProcess(t *testing.T, shim int) string {
+	t.Helper()
+	kids, err := sys.Children(shim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range kids {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.HasSuffix(string(line), "reap\x00") {
+			return strconv.Itoa(pid)
+		}
+	}
+	t.Fatal("there is none")
+	return ""
 }
 
 // A port of a pod is reached in the pod's own network.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,6 +50,7 @@ func TestRootImageKills(t *testing.T) {
 	})
 	store := n.cfg.OCI.Images.(*testStore)
 	killed := map[string]int{}
+	before := firstsWithoutShim(t)
 	for round := range rounds {
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
@@ -67,6 +69,9 @@ func TestRootImageKills(t *testing.T) {
 		if left := processesOf(t, n, hosts); len(left) > 0 {
 			t.Fatalf("round %d: processes are left: %q", round, left)
 		}
+		eventually(t, "each process 1 that containers share ends with its shim", func() bool {
+			return !slices.ContainsFunc(firstsWithoutShim(t), func(pid int) bool { return !slices.Contains(before, pid) })
+		})
 	}
 	t.Logf("killed: %v", killed)
 	if rounds >= 20 && (killed["helper"] == 0 || killed["shim"] == 0) {
@@ -160,6 +165,31 @@ func processesOf(t *testing.T, n *node, hosts string) (left []string) {
 		if pid != os.Getpid() && (strings.Contains(string(line), n.dir) || strings.HasPrefix(cwd, n.dir) ||
 			strings.Contains(string(environ), "HOSTNAME="+hosts)) {
 			left = append(left, fmt.Sprintf("%d %q", pid, line))
+		}
+	}
+	return left
+}
+
+// firstsWithoutShim lists the processes 1 that containers share, of all pods of the machine, whose parent is no shim.
+func firstsWithoutShim(t *testing.T) (left []int) {
+	t.Helper()
+	all, err := sys.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range all {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if string(line) != "monoplane-init\x00reap\x00" {
+			continue
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		parent := 0
+		for text := range strings.Lines(string(status)) {
+			_, _ = fmt.Sscanf(text, "PPid: %d", &parent)
+		}
+		above, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent))
+		if len(status) > 0 && !strings.HasPrefix(string(above), shim.Argv0) {
+			left = append(left, pid)
 		}
 	}
 	return left

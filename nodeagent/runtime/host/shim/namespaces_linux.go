@@ -2,7 +2,6 @@ package shim
 
 import (
 	"errors"
-	"io"
 	"os"
 	"runtime"
 	"syscall"
@@ -137,26 +136,24 @@ func makeMounts() (*os.File, error) {
 	return os.Open("/proc/thread-self/ns/mnt")
 }
 
-// bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends with the
-// shim.
+// bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends when the
+// shim does, however that ends: the other end of its socket is nobody's but the shim's.
 func (p *pod) bearInit() (pid int, err error) {
 	null, err := nullStd()
 	if err != nil {
 		return 0, err
 	}
 	defer null.close()
-	var pair [2]int
-	if err := syscall.Pipe2(pair[:], syscall.O_CLOEXEC); err != nil {
-		return 0, os.NewSyscallError("pipe2", err)
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socketpair", err)
 	}
-	wait, ready := os.NewFile(uintptr(pair[0]), "pause"), os.NewFile(uintptr(pair[1]), "pause")
-	defer wait.Close()
 	p.onMain(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		// The containers may look into it: it is the helper, which nobody can change, and shuts itself off.
 		pid, err = syscall.ForkExec(helperPath, []string{initArgv0, "pause"}, &syscall.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: append(null.fds(), ready.Fd()),
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: append(null.fds(), uintptr(pair[1])),
 			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
 				Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS},
 		})
@@ -164,17 +161,24 @@ func (p *pod) bearInit() (pid int, err error) {
 			p.children[pid] = &child{ended: func(syscall.WaitStatus) {}}
 		}
 	})
-	ready.Close()
+	_ = syscall.Close(pair[1])
 	if err != nil {
+		_ = syscall.Close(pair[0])
 		return 0, errors.New("the process 1 that the containers share cannot be started: " + err.Error())
 	}
 	select {
 	case p.forked <- struct{}{}:
 	default:
 	}
-	// Nobody joins it before it has shut itself off.
-	if said, err := io.ReadAll(io.LimitReader(wait, 4096)); err != nil || string(said) != "ok" {
-		return 0, errors.New("the process 1 that the containers share does not work: " + string(said))
+	// Nobody joins it before it has shut itself off. The socket stays open until the shim ends.
+	said := make([]byte, 4096)
+	n, err := syscall.Read(pair[0], said)
+	for err == syscall.EINTR {
+		n, err = syscall.Read(pair[0], said)
+	}
+	if err != nil || string(said[:n]) != "ok" {
+		_ = syscall.Close(pair[0])
+		return 0, errors.New("the process 1 that the containers share does not work: " + string(said[:max(n, 0)]))
 	}
 	return pid, nil
 }
