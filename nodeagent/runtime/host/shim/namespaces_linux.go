@@ -173,7 +173,7 @@ func (p *pod) bearInit() (pid int, err error) {
 	// Nobody joins it before it has shut itself off. The socket stays open until the shim ends.
 	said := make([]byte, 4096)
 	n, err := syscall.Read(pair[0], said)
-	for err == syscall.EINTR {
+	for errors.Is(err, syscall.EINTR) {
 		n, err = syscall.Read(pair[0], said)
 	}
 	if err != nil || string(said[:n]) != "ok" {
