@@ -79,6 +79,7 @@ func TestForeground(t *testing.T) {
 		free := w.pod("free", "n1", ref(owner))
 		child := w.configMap("child", ref(owner, "block"))
 		grandchild := w.pod("grandchild", "n1", ref(child, "block"))
+		w.settle() // The collector learns of each kind in its own time.
 		w.remove(owner, "Foreground")
 		w.settle()
 		w.waits(owner, "foregroundDeletion")
