@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -220,12 +219,6 @@ var kinds = []kind{
 	}},
 }
 
-// notApplied are the versions in which a kind is shown, not stored, and what an apply of them is told: docs/apply.md.
-var notApplied = map[string]string{
-	"autoscaling/v1/horizontalpodautoscalers": "apply it as HorizontalPodAutoscaler of autoscaling/v2",
-	"events.k8s.io/v1/events":                 "apply it as Event of v1",
-}
-
 // Every kind that is stored can be made, read, listed, watched, changed in all ways and deleted by client-go's typed
 // clients, in both encodings, and by those for metadata and for anything.
 //
@@ -380,14 +373,6 @@ func verbs[T object, L runtime.Object, A any](s *suite, api client[T, L, A], bod
 		t.Fatalf("%s: %v", text, err)
 	}
 	o, err := api.Apply(ctx, config, metav1.ApplyOptions{FieldManager: "suite"})
-	why, onlyStored := notApplied[s.gvr.GroupVersion().String()+"/"+s.gvr.Resource]
-	if onlyStored {
-		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), why) {
-			fail("apply: %v, want %s", err, why)
-		}
-		o, err = api.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"applied":"yes"}}}`),
-			metav1.PatchOptions{FieldManager: "suite"})
-	}
 	if err != nil {
 		fail("apply: %v", err)
 		return
@@ -398,12 +383,8 @@ func verbs[T object, L runtime.Object, A any](s *suite, api client[T, L, A], bod
 			break
 		}
 	}
-	how := metav1.ManagedFieldsOperationApply
-	if onlyStored {
-		how = metav1.ManagedFieldsOperationUpdate
-	}
 	if !slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == "suite" && e.Operation == how
+		return e.Manager == "suite" && e.Operation == metav1.ManagedFieldsOperationApply
 	}) {
 		fail("nobody owns what was applied: %v", o.GetManagedFields())
 	}
