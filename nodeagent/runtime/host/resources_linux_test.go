@@ -188,14 +188,18 @@ func TestMemoryStats(t *testing.T) {
 	if w := n.warnings(id); strings.Contains(w, "the memory limit") {
 		t.Skip("no memory controller here: ", w)
 	}
-	resp, err := n.ContainerStats(t.Context(), &runtimeapi.ContainerStatsRequest{ContainerId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resp *runtimeapi.ContainerStatsResponse
+	eventually(t, "what the container has written is measured, which takes a moment", func() (there bool) {
+		var err error
+		if resp, err = n.ContainerStats(t.Context(), &runtimeapi.ContainerStatsRequest{ContainerId: id}); err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetStats().GetWritableLayer() != nil
+	})
 	m := resp.GetStats().GetMemory()
 	used, set, left := m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue(), m.GetAvailableBytes().GetValue()
 	if set == 0 || set > used || set+left != limit || m.GetRssBytes() == nil || m.GetPageFaults().GetValue() == 0 ||
-		m.GetMajorPageFaults() == nil || resp.GetStats().GetWritableLayer() == nil {
+		m.GetMajorPageFaults() == nil {
 		t.Errorf("%v", resp)
 	}
 }
