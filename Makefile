@@ -120,7 +120,7 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root
-test-root: build act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
+test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -vet=off -tags rootonly -timeout 15m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 10m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
