@@ -4,8 +4,9 @@
 //
 // An Index is told of every change of those objects, keeps them by those whom they are bound to, and decides from
 // memory. A decision looks at what is bound to the user and the user's groups, everywhere and in the namespace of the
-// request, and at nothing else: how many other roles and bindings there are does not matter. It allocates nothing when
-// nothing has changed since the last one. A right ends with the call that tells of the change.
+// request, and at nothing else: how many other roles and bindings there are does not matter, nor how many the user
+// has. It allocates nothing: what a role gives is worked out when the index is told of it, not by who asks first. A
+// right ends with the call that tells of the change.
 //
 // The package knows nothing of administrators and of the parts of the control plane: package auth does. It reads no
 // store.
@@ -17,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"monoplane.dev/object"
 
@@ -51,19 +51,12 @@ type role struct {
 	key    key
 	exists bool
 	rules  []*rbacv1.PolicyRule
-	// compiled is what the rules give, nil as long as nobody has asked.
-	compiled atomic.Pointer[set]
+	// set is what the rules give.
+	//
+	// Invariant: it is there as long as the role is bound, and nil otherwise.
+	set *set
 	// scopes are those in which it is bound, with the number of times.
 	scopes map[*scope]int
-}
-
-func (r *role) set() *set {
-	s := r.compiled.Load()
-	if s == nil {
-		s = compile(r.rules)
-		r.compiled.Store(s)
-	}
-	return s
 }
 
 // subject is a user or the members of a group. Service accounts are users.
@@ -82,50 +75,50 @@ type grant struct {
 // scope is what is bound to one subject in one namespace, or everywhere.
 type scope struct {
 	grants []grant
-	// sets are what the grants give, nil when that has changed since somebody has asked.
-	sets atomic.Pointer[[]*set]
+	// roles are those of the grants, each once.
+	roles []*role
+	// together is what they give.
+	//
+	// Invariant: it is there if and only if there are manyRoles or more.
+	together *set
 }
 
 // manyRoles is from how many roles of one scope on they are put together, which takes memory, rather than asked one by
 // one, which takes time.
 const manyRoles = 5
 
-// ask says whether one of the grants gives what is asked for. The index is locked for reading at least.
-func (s *scope) ask(r *Request) bool {
-	sets := s.sets.Load()
-	if sets == nil {
-		sets = s.build()
-		s.sets.Store(sets)
+// allows says whether one of the grants gives what is asked for.
+func (s *scope) allows(r *Request) bool {
+	if s.together != nil {
+		return s.together.allows(r)
 	}
-	for _, set := range *sets {
-		if set.allows(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.roles, func(role *role) bool { return role.set.allows(r) })
 }
 
-func (s *scope) build() *[]*set {
-	var roles []*role
-	known := make(map[*role]bool, len(s.grants))
-	for _, g := range s.grants {
-		if !known[g.role] {
-			known[g.role] = true
-			roles = append(roles, g.role)
+// give adds a role, which has its set.
+func (s *scope) give(r *role) {
+	s.roles = append(s.roles, r)
+	switch {
+	case s.together != nil:
+		s.together.add(r.rules)
+	case len(s.roles) == manyRoles:
+		s.together = newSet(nil)
+		for _, r := range s.roles {
+			s.together.add(r.rules)
 		}
 	}
-	if len(roles) >= manyRoles {
-		lists := make([][]*rbacv1.PolicyRule, len(roles))
-		for i, r := range roles {
-			lists[i] = r.rules
-		}
-		return &[]*set{compile(lists...)}
+}
+
+// take removes a role.
+func (s *scope) take(r *role) {
+	i := slices.Index(s.roles, r)
+	s.roles = slices.Delete(s.roles, i, i+1)
+	switch {
+	case len(s.roles) < manyRoles:
+		s.together = nil
+	default:
+		s.together.remove(r.rules)
 	}
-	sets := make([]*set, len(roles))
-	for i, r := range roles {
-		sets[i] = r.set()
-	}
-	return &sets
 }
 
 // Index knows all roles and bindings. Make one with New, and tell it of each change. It is safe for concurrent use.
@@ -181,10 +174,16 @@ func present(was, is object.Object) object.Object {
 
 func (x *Index) setRole(k key, exists bool, rules []*rbacv1.PolicyRule) {
 	r := x.role(k)
+	was := r.rules
 	r.exists, r.rules = exists, rules
-	r.compiled.Store(nil)
+	if len(r.scopes) > 0 {
+		r.set = newSet(rules)
+	}
 	for s := range r.scopes {
-		s.sets.Store(nil)
+		if s.together != nil {
+			s.together.remove(was)
+			s.together.add(rules)
+		}
 	}
 	x.forget(r)
 }
@@ -261,8 +260,12 @@ func (x *Index) bind(who subject, g grant) {
 		in[g.binding.namespace] = s
 	}
 	s.grants = append(s.grants, g)
-	s.sets.Store(nil)
-	g.role.scopes[s]++
+	if g.role.set == nil {
+		g.role.set = newSet(g.role.rules)
+	}
+	if g.role.scopes[s]++; g.role.scopes[s] == 1 {
+		s.give(g.role)
+	}
 }
 
 // unbind takes from a subject what a binding gave it.
@@ -276,12 +279,14 @@ func (x *Index) unbind(k key, who subject) {
 			return false
 		}
 		if g.role.scopes[s]--; g.role.scopes[s] == 0 {
-			delete(g.role.scopes, s)
+			s.take(g.role)
+			if delete(g.role.scopes, s); len(g.role.scopes) == 0 {
+				g.role.set = nil
+			}
 			x.forget(g.role)
 		}
 		return true
 	})
-	s.sets.Store(nil)
 	if len(s.grants) > 0 {
 		return
 	}
@@ -310,14 +315,14 @@ func (x *Index) asks(who subject, r *Request) bool {
 	if in == nil {
 		return false
 	}
-	if s := in[""]; s != nil && s.ask(r) {
+	if s := in[""]; s != nil && s.allows(r) {
 		return true
 	}
 	if r.Namespace == "" {
 		return false
 	}
 	s := in[r.Namespace]
-	return s != nil && s.ask(r)
+	return s != nil && s.allows(r)
 }
 
 // Reason says which binding allows what Allows does; of several the first, by its namespace and name. It takes its

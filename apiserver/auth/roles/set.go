@@ -1,7 +1,6 @@
 package roles
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,106 +10,150 @@ import (
 // all stands for every verb, group or resource, and ends a path that stands for all that begin so.
 const all = "*"
 
-// maxExpanded is the most rights of one rule, of which each verb on each resource of each group is one, that are
-// looked up in a map. The rules of a larger one, which can be written in a few kilobytes, are walked.
+// maxExpanded is the most rights of one rule, of which each verb on each resource of each group and each name is one,
+// that are looked up in a map. A larger one, which can be written in a few kilobytes, is walked.
 const maxExpanded = 4096
 
-// right is one verb on one resource. resource and subresource are what is before and after the first slash.
-type right struct{ verb, group, resource, subresource string }
-
-// set is what some rules give, in a form that is quick to ask. It does not change.
-type set struct {
-	// rights are what is given on resources, by the names of the objects; no names are all objects.
-	rights map[right]map[string]struct{}
-	// verbs, groups and resources say whether any right has "*" there, and parts whether one is of "*/something".
-	verbs, groups, resources, parts bool
-	// large are the rules whose rights are too many.
-	large []*rbacv1.PolicyRule
-	// paths are the rules on paths.
-	paths []*rbacv1.PolicyRule
-	// joined are the rights whose names are those of several rules, in a map of their own. It is needed while the set
-	// is made.
-	joined map[right]bool
+// right is one verb on one resource. resource and subresource are what is before and after the first slash. It is
+// about the object of a name when it is named, and about all objects when it is not.
+type right struct {
+	verb, group, resource, subresource string
+	named                              bool
+	name                               string
 }
 
-// compile returns what all rules together give.
-func compile(lists ...[]*rbacv1.PolicyRule) *set {
-	s := &set{rights: make(map[right]map[string]struct{}), joined: make(map[right]bool)}
-	for _, rules := range lists {
-		for _, r := range rules {
-			s.add(r)
-		}
-	}
-	s.joined = nil
+// pathRight is one verb on one path, or on all that begin with a prefix.
+type pathRight struct {
+	verb   string
+	prefix bool
+	path   string
+}
+
+// set is what the rules of some roles give together, in a form that is quick to ask. Rules come and go at the price of
+// what they give themselves, however many others there are.
+type set struct {
+	// rights and paths are how many times each is given.
+	//
+	// Invariant: no number is 0.
+	rights map[right]int
+	paths  map[pathRight]int
+	// verbs, groups and resources are how many rules have "*" there, parts how many "*/something", and names how many
+	// are about objects of some names.
+	verbs, groups, resources, parts, names int
+	// prefixes are how many rights begin with a path of some length.
+	prefixes map[int]int
+	// large are the rules whose rights are too many.
+	large []*rbacv1.PolicyRule
+}
+
+// newSet returns what some rules give.
+func newSet(rules []*rbacv1.PolicyRule) *set {
+	s := &set{rights: make(map[right]int), paths: make(map[pathRight]int), prefixes: make(map[int]int)}
+	s.add(rules)
 	return s
 }
 
-func (s *set) add(r *rbacv1.PolicyRule) {
-	if len(r.GetNonResourceURLs()) > 0 {
-		s.paths = append(s.paths, r)
+func (s *set) add(rules []*rbacv1.PolicyRule) {
+	for _, r := range rules {
+		if rightsIn(r) > maxExpanded {
+			s.large = append(s.large, r)
+		} else {
+			s.count(r, 1)
+		}
 	}
-	if len(r.GetVerbs())*len(r.GetApiGroups())*len(r.GetResources()) > maxExpanded {
-		s.large = append(s.large, r)
-		return
+}
+
+// remove takes rules away that have been added.
+func (s *set) remove(rules []*rbacv1.PolicyRule) {
+	for _, r := range rules {
+		if rightsIn(r) > maxExpanded {
+			if i := slices.Index(s.large, r); i >= 0 {
+				s.large = slices.Delete(s.large, i, i+1)
+			}
+		} else {
+			s.count(r, -1)
+		}
 	}
-	names := namesOf(r)
-	for _, verb := range r.GetVerbs() {
-		s.verbs = s.verbs || verb == all
-		for _, group := range r.GetApiGroups() {
-			s.groups = s.groups || group == all
-			for _, written := range r.GetResources() {
-				resource, sub := split(written, "")
-				if resource == all {
-					s.resources, s.parts = s.resources || sub == "", s.parts || sub != ""
+}
+
+// count adds n to how many times each right of a rule is given.
+func (s *set) count(r *rbacv1.PolicyRule, n int) {
+	if slices.Contains(r.GetVerbs(), all) {
+		s.verbs += n
+	}
+	if slices.Contains(r.GetApiGroups(), all) {
+		s.groups += n
+	}
+	if len(r.GetResourceNames()) > 0 {
+		s.names += n
+	}
+	for _, written := range r.GetResources() {
+		resource, sub := split(written, "")
+		switch {
+		case resource != all:
+		case sub == "":
+			s.resources += n
+		default:
+			s.parts += n
+		}
+		for _, verb := range r.GetVerbs() {
+			for _, group := range r.GetApiGroups() {
+				given := right{verb: verb, group: group, resource: resource, subresource: sub}
+				if len(r.GetResourceNames()) == 0 {
+					tally(s.rights, given, n)
 				}
-				s.give(right{verb, group, resource, sub}, names)
+				for _, name := range r.GetResourceNames() {
+					given.named, given.name = true, name
+					tally(s.rights, given, n)
+				}
 			}
 		}
 	}
-}
-
-// namesOf returns the names that a rule is limited to, nil for all.
-func namesOf(r *rbacv1.PolicyRule) map[string]struct{} {
-	if len(r.GetResourceNames()) == 0 {
-		return nil
-	}
-	names := make(map[string]struct{}, len(r.GetResourceNames()))
-	for _, n := range r.GetResourceNames() {
-		names[n] = struct{}{}
-	}
-	return names
-}
-
-// give adds a right to the objects of some names. The names of one rule are shared by its rights, and never added to.
-func (s *set) give(r right, names map[string]struct{}) {
-	have, known := s.rights[r]
-	switch {
-	case !known:
-		s.rights[r] = names
-	case have == nil:
-	case names == nil:
-		s.rights[r] = nil
-	default:
-		if !s.joined[r] {
-			s.joined[r] = true
-			have = maps.Clone(have)
-			s.rights[r] = have
+	for _, path := range r.GetNonResourceURLs() {
+		start := strings.HasSuffix(path, all)
+		path = strings.TrimRight(path, all)
+		for _, verb := range r.GetVerbs() {
+			if start {
+				tally(s.prefixes, len(path), n)
+			}
+			tally(s.paths, pathRight{verb, start, path}, n)
 		}
-		maps.Copy(have, names)
+	}
+}
+
+// tally adds n to a number, which goes when it is 0.
+func tally[K comparable](in map[K]int, key K, n int) {
+	if in[key] += n; in[key] == 0 {
+		delete(in, key)
 	}
 }
 
 // allows says whether the request is among what is given.
 func (s *set) allows(r *Request) bool {
 	if r.Path != "" {
-		return slices.ContainsFunc(s.paths, r.pathIn)
+		return s.allowsPath(r) || slices.ContainsFunc(s.large, r.pathIn)
 	}
 	resource, sub := split(r.Resource, r.Subresource)
-	if s.allowsOn(r, resource, sub) || s.resources && s.allowsOn(r, all, "") ||
-		s.parts && r.Subresource != "" && s.allowsOn(r, all, r.Subresource) {
+	if s.allowsOn(r, resource, sub) || s.resources > 0 && s.allowsOn(r, all, "") ||
+		s.parts > 0 && r.Subresource != "" && s.allowsOn(r, all, r.Subresource) {
 		return true
 	}
 	return slices.ContainsFunc(s.large, r.in)
+}
+
+func (s *set) allowsPath(r *Request) bool {
+	has := func(prefix bool, path string) bool {
+		return s.paths[pathRight{r.Verb, prefix, path}] > 0 || s.verbs > 0 && s.paths[pathRight{all, prefix, path}] > 0
+	}
+	if has(false, r.Path) {
+		return true
+	}
+	for n := range s.prefixes {
+		if n <= len(r.Path) && has(true, r.Path[:n]) {
+			return true
+		}
+	}
+	return false
 }
 
 // split cuts a resource, of which the subresource may be part, at its first slash.
@@ -128,18 +171,21 @@ func split(resource, subresource string) (first, rest string) {
 
 func (s *set) allowsOn(r *Request, resource, sub string) bool {
 	return s.has(r, r.Verb, r.Group, resource, sub) ||
-		s.verbs && s.has(r, all, r.Group, resource, sub) ||
-		s.groups && s.has(r, r.Verb, all, resource, sub) ||
-		s.verbs && s.groups && s.has(r, all, all, resource, sub)
+		s.verbs > 0 && s.has(r, all, r.Group, resource, sub) ||
+		s.groups > 0 && s.has(r, r.Verb, all, resource, sub) ||
+		s.verbs > 0 && s.groups > 0 && s.has(r, all, all, resource, sub)
 }
 
 func (s *set) has(r *Request, verb, group, resource, sub string) bool {
-	names, ok := s.rights[right{verb, group, resource, sub}]
-	if !ok || names == nil {
-		return ok
+	wanted := right{verb: verb, group: group, resource: resource, subresource: sub}
+	if s.rights[wanted] > 0 {
+		return true
 	}
-	_, ok = names[r.Name]
-	return ok
+	if s.names == 0 {
+		return false
+	}
+	wanted.named, wanted.name = true, r.Name
+	return s.rights[wanted] > 0
 }
 
 // in says whether a rule gives what is asked for.
