@@ -72,10 +72,13 @@ func (s *Server) auditStream(
 	}
 	done := false
 	defer func() {
+		code := codeOf(err)
 		switch {
 		case !done:
 			r.record.Panicked()
 			r.record.Failed(apierrors.NewInternal(nil).Status())
+		case err != nil && r.started && stream.Context().Err() != nil:
+			code = http.StatusOK // The caller has hung up, and was answered so far.
 		case err != nil:
 			if r.own && r.record == nil { // it was refused before anybody read what it asks for
 				r.begin(nil)
@@ -83,7 +86,7 @@ func (s *Server) auditStream(
 			r.record.Response(nil, err)
 		}
 		if r.own {
-			r.record.Complete(codeOf(err))
+			r.record.Complete(code)
 		}
 	}()
 	err = handler(srv, r)

@@ -54,7 +54,7 @@ func (a *Answer) begin(code int) {
 		return
 	}
 	a.code = code
-	a.record.Started(code)
+	a.record.start(code, true)
 }
 
 // Flush implements http.Flusher.

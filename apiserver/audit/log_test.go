@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -263,6 +266,39 @@ func TestStages(t *testing.T) {
 			t.Errorf("event %+v", e)
 		}
 	})
+}
+
+// The code of an answer over HTTP is that of its header, whatever fails behind it: a client that hangs up, say. That
+// the server has panicked is written all the same.
+func TestWhatFailsBehindTheHeader(t *testing.T) {
+	d := &disk{}
+	l, _ := newLog(t, d, 0, "rules: [{level: Metadata}]")
+	for _, fails := range []func(*audit.Record){
+		func(r *audit.Record) { r.Response(nil, context.Canceled) },
+		func(r *audit.Record) {
+			r.Panicked()
+			r.Failed(apierrors.NewInternal(nil).Status())
+		},
+	} {
+		answer, r := l.HTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", nil))
+		record := audit.From(r.Context())
+		record.Received(eve)
+		answer.WriteHeader(http.StatusOK)
+		fails(record)
+		answer.End()
+	}
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range d.events(t) {
+		if e.Stage == "ResponseComplete" || e.Stage == "Panic" {
+			got = append(got, fmt.Sprint(e.Stage, " ", e.ResponseStatus.Code))
+		}
+	}
+	if want := []string{"ResponseComplete 200", "Panic 500"}; !slices.Equal(got, want) {
+		t.Errorf("the ends are %q, want %q", got, want)
+	}
 }
 
 // What must be recorded is, where the policy wants nothing at all.

@@ -47,7 +47,9 @@ type Record struct {
 	// received says that the policy has decided; started and complete that the events were written.
 	received, started, complete bool
 	panicked                    bool
-	attributes                  Attributes
+	// told says that a client of HTTP knows the code of the answer, which nothing that follows changes.
+	told       bool
+	attributes Attributes
 	// act is what must be recorded, empty mostly.
 	act string
 	// failure is what was answered to a request that failed.
@@ -274,13 +276,17 @@ func (r *Record) Response(m any, err error) {
 	}
 }
 
-// Failed notes what is answered to a request that failed.
+// Failed notes what is answered to a request that failed. What fails behind the header of an answer over HTTP, such as
+// the last connection of a client that has hung up, is not the answer: that is the header's code, as in Kubernetes.
 func (r *Record) Failed(s *metav1.Status) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.told && !r.panicked {
+		return
+	}
 	r.failure = s
 }
 
@@ -295,12 +301,16 @@ func (r *Record) Panicked() {
 }
 
 // Started notes that the answer begins, with a code of HTTP.
-func (r *Record) Started(code int) {
+func (r *Record) Started(code int) { r.start(code, false) }
+
+// start notes the beginning of the answer; told says that the client of HTTP is given its code with it.
+func (r *Record) start(code int, told bool) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.told = r.told || told
 	r.answer(code)
 	if r.received && r.lasts && !r.started && !r.complete {
 		r.started = true

@@ -1,22 +1,30 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	kcorev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client"
 )
 
 // silentPolicy records nothing that need not be recorded.
@@ -67,18 +75,24 @@ func auditedIn(t *testing.T, path, part string) (list []*audited) {
 	return list
 }
 
+// startAudited starts a server that records what it must, and returns the path of its audit log.
+func startAudited(t *testing.T) (c *cluster, log string) {
+	t.Helper()
+	dir := shortDir(t)
+	policy, log := filepath.Join(filepath.Dir(dir), "policy.yaml"), filepath.Join(filepath.Dir(dir), "audit.log")
+	if err := os.WriteFile(policy, []byte(silentPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startIn(t, dir, "--audit-policy-file", policy, "--audit-log-path", log), log
+}
+
 // Who runs a command is recorded whatever the policy says, when it begins and when it has ended, with the code that a
 // client is told: over WebSocket, over SPDY, and over gRPC. What was refused is no such act.
 //
 // spec: CTR-9
 func TestStreamsAreAudited(t *testing.T) {
 	t.Parallel()
-	dir := shortDir(t)
-	policy, log := filepath.Join(filepath.Dir(dir), "policy.yaml"), filepath.Join(filepath.Dir(dir), "audit.log")
-	if err := os.WriteFile(policy, []byte(silentPolicy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := startIn(t, dir, "--audit-policy-file", policy, "--audit-log-path", log)
+	c, log := startAudited(t)
 	k := c.kubectl(t, "default")
 	k.sleeper(t, "runs")
 	config := c.config(t)
@@ -174,5 +188,199 @@ func TestStreamsAreAudited(t *testing.T) {
 	})
 	if list := auditedIn(t, log, "/pods/none/"); len(list) > 0 {
 		t.Errorf("what was refused is an act: %+v", list[0])
+	}
+}
+
+// Who joins a container, or has connections forwarded to a pod, is recorded too, from the beginning to the end: over
+// WebSocket and SPDY once for all connections of a client, which leave no records of their own, whether somebody
+// listens or not. Who hangs up has been answered all the same.
+//
+// spec: CTR-9
+func TestAttachesAndPortForwardsAreAudited(t *testing.T) {
+	t.Parallel()
+	c, log := startAudited(t)
+	c.kubectl(t, "default").sleeper(t, "runs")
+	config, cl, port := c.config(t), c.dial(t), echoPort(t)
+	at := func(sub, by string) *url.URL {
+		u, err := url.Parse(c.url + "/api/v1/namespaces/default/pods/runs/" + sub + "by=" + by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	// Each begins something, and returns what ends it.
+	attach := func(e remotecommand.Executor, err error) func() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard}) }()
+		return func() {
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("a client that hangs up is told %v", err)
+			}
+		}
+	}
+	const switched = http.StatusSwitchingProtocols
+	for _, way := range []struct {
+		name, uri, act string
+		began, ended   int
+		begin          func() (end func())
+	}{
+		{"attach over WebSocket", "/runs/attach?stdout=1&by=websocket", "attach", switched, switched, func() func() {
+			return attach(remotecommand.NewWebSocketExecutor(config, http.MethodGet,
+				at("attach?stdout=1&", "websocket").String()))
+		}},
+		{"attach over SPDY", "/runs/attach?stdout=1&by=spdy", "attach", switched, switched, func() func() {
+			return attach(remotecommand.NewSPDYExecutor(config, http.MethodPost, at("attach?stdout=1&", "spdy")))
+		}},
+		{"attach over gRPC", "Pods/Attach", "attach", http.StatusOK, http.StatusOK, func() func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := cl.Pods.Attach(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(&corev1.AttachPodRequest{Namespace: "default", Name: "runs"}); err != nil {
+				t.Fatal(err)
+			}
+			return cancel
+		}},
+		{"ports over WebSocket", "/runs/portforward?by=websocket", "portforward", switched, switched, func() func() {
+			dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at("portforward?", "websocket"), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forwardAll(t, dialer, port)
+		}},
+		{"ports over SPDY", "/runs/portforward?by=spdy", "portforward", switched, switched, func() func() {
+			tripper, upgrader, err := spdy.RoundTripperFor(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forwardAll(t, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: tripper}, http.MethodPost,
+				at("portforward?", "spdy")), port)
+		}},
+		{"ports over gRPC", "Pods/PortForward", "portforward", http.StatusOK, http.StatusOK, func() func() {
+			return forwardOne(t, cl, port)
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			var stages []string
+			recorded := func(stage string, code int) {
+				t.Helper()
+				stages = append(stages, fmt.Sprint(stage, " ", code))
+				eventually(t, fmt.Sprint(stages, " are recorded"), func() (bool, string) {
+					list := auditedIn(t, log, way.uri)
+					if len(list) != 1 {
+						return false, fmt.Sprint(len(list), " requests")
+					}
+					got := list[0]
+					return got.user == "monoplane:admin" && got.act == way.act && slices.Equal(got.stages, stages),
+						fmt.Sprintf("%+v", got)
+				})
+			}
+			end := way.begin()
+			recorded("ResponseStarted", way.began)
+			end()
+			recorded("ResponseComplete", way.ended)
+		})
+	}
+	if list := auditedIn(t, log, "PortForward"); len(list) != 1 {
+		t.Errorf("%d calls of gRPC are recorded, want that of the client alone", len(list))
+	}
+}
+
+// echoPort returns a port of this machine that says what it hears, until that has ended.
+func echoPort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// forwardAll makes connections to a port, and one to a port where nobody listens. They end with what it returns.
+func forwardAll(t *testing.T, dialer httpstream.Dialer, port int) (end func()) {
+	t.Helper()
+	conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, to := range []int{port, 1, port} {
+		var streams []httpstream.Stream
+		for _, kind := range []string{kcorev1.StreamTypeError, kcorev1.StreamTypeData} {
+			h := http.Header{}
+			h.Set(kcorev1.PortHeader, strconv.Itoa(to))
+			h.Set(kcorev1.PortForwardRequestIDHeader, strconv.Itoa(id))
+			h.Set(kcorev1.StreamType, kind)
+			s, err := conn.CreateStream(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams = append(streams, s)
+		}
+		errs, data := streams[0], streams[1]
+		if to == 1 {
+			if text, err := io.ReadAll(errs); err != nil || !strings.Contains(string(text), "connection refused") {
+				t.Errorf("nobody listens: %q, %v", text, err)
+			}
+			continue
+		}
+		got := make([]byte, 5)
+		_, _ = io.WriteString(data, "hello")
+		if _, err := io.ReadFull(data, got); err != nil || string(got) != "hello" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	return func() { _ = conn.Close() }
+}
+
+// forwardOne makes a connection to a port over gRPC. What it returns ends the sending, without a message that says so:
+// the port hears the end of what is said, has said all, and the call ends well.
+func forwardOne(t *testing.T, cl *client.Client, port int) (end func()) {
+	t.Helper()
+	s, err := cl.Pods.PortForward(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, req := range []*corev1.PortForwardPodRequest{
+		{Namespace: "default", Name: "runs", Ports: []int32{int32(port)}},
+		{Input: &corev1.StreamInput{Data: []byte("hello")}},
+	} {
+		if err := s.Send(req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		var data, status string
+		for {
+			out, err := s.Recv()
+			if err != nil {
+				if !errors.Is(err, io.EOF) || data != "hello" || status != "Success" {
+					t.Errorf("the port says %q, and it ends with %q, %v", data, status, err)
+				}
+				return
+			}
+			data, status = data+string(out.GetData()), status+out.GetStatus().GetStatus()
+		}
 	}
 }

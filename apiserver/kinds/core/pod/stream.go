@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds/define"
 
@@ -102,6 +103,9 @@ func (s *service) PortForward(
 	if len(ports) > 0 {
 		s.pods.audit.Stream(stream.Context(), user(stream.Context()), "portforward", req.GetNamespace()+"/"+req.GetName(),
 			ask.Uid, "", ports)
+	} else {
+		// Over HTTP the request begins with this, and each connection is a call of its own, with a line in the log.
+		audit.From(stream.Context()).Act("portforward")
 	}
 	return converse[*corev1.PortForwardPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
 		return s.streams.PortForward(ctx, node, ask)
