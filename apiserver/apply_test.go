@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -179,6 +180,75 @@ func TestApplyIsRefused(t *testing.T) {
 		t.Errorf("an old resourceVersion: %v", err)
 	}
 	must(a.apply("one", "  resourceVersion: \""+d.Metadata.ResourceVersion+"\"\n"+web))(t)
+}
+
+// Who applies an object as it was read, whole, owns all that an applier can own, beside those who own it already, and
+// none of what only the server writes. What the others do not want any more stays then.
+//
+// spec: OBJ-9, OBJ-17
+func TestApplyOfEverything(t *testing.T) {
+	c := start(t)
+	a := applier{t, c.admin()}
+	read := proto.CloneOf(must(a.apply("one", web))(t))
+	read.Metadata.ManagedFields = nil
+	whole := func(r *metav1.PatchRequest) {
+		r.Patch = append([]byte(`{"apiVersion":"apps/v1","kind":"Deployment",`), read.AppendJSON(nil)[1:]...)
+	}
+	d := must(a.apply("all", "", whole))(t)
+	var owned struct {
+		Metadata map[string]any `json:"f:metadata"`
+		Spec     map[string]any `json:"f:spec"`
+		Status   map[string]any `json:"f:status"`
+	}
+	if err := json.Unmarshal([]byte(entry(d.Metadata, "all", "Apply", "")), &owned); err != nil {
+		t.Fatal(err)
+	}
+	if len(owned.Metadata) != 0 || len(owned.Status) != 0 || owned.Spec["f:replicas"] == nil ||
+		owned.Spec["f:strategy"] == nil || owned.Spec["f:template"] == nil {
+		t.Errorf("who applies everything owns %+v", owned)
+	}
+	if !proto.Equal(d.Spec, read.Spec) || d.Metadata.Uid != read.Metadata.Uid || d.Metadata.Generation != 1 {
+		t.Errorf("everything applied: %v\nwas %v", d, read)
+	}
+	d = must(a.apply("one", "metadata: {}\n"))(t)
+	if !proto.Equal(d.Spec, read.Spec) || entry(d.Metadata, "one", "Apply", "") != "" {
+		t.Errorf("after the other has gone: %v", d)
+	}
+	if _, err := a.apply("one", strings.ReplaceAll(web, "image: one", "image: two")); !apierrors.Is(err,
+		apierrors.Conflict) {
+		t.Errorf("another image: %v", err)
+	}
+}
+
+// Many who own very much are told when it is too much, and the object stays as it was.
+//
+// spec: OBJ-9, OBJ-17
+func TestApplyOfTooMuch(t *testing.T) {
+	c := start(t)
+	maps := c.admin().ConfigMaps
+	var doc strings.Builder
+	doc.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n")
+	for i := range 12_000 {
+		fmt.Fprintf(&doc, "  a-key-of-some-length-%d: \"1\"\n", i)
+	}
+	var before *corev1.ConfigMap
+	for i := range 20 {
+		o, err := maps.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "c",
+			FieldManager: fmt.Sprint("manager-", i), PatchType: "application/apply-patch+yaml", Patch: []byte(doc.String())})
+		if err == nil {
+			before = o
+			continue
+		}
+		if !apierrors.Is(err, apierrors.RequestEntityTooLarge) {
+			t.Fatalf("manager %d: %v", i, err)
+		}
+		after := must(maps.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "c"}))(t)
+		if i == 0 || !proto.Equal(after, before) {
+			t.Errorf("the refused apply of manager %d has changed the object", i)
+		}
+		return
+	}
+	t.Error("nobody was refused")
 }
 
 // The status and the scale have owners of their own.

@@ -79,7 +79,7 @@ func (k *Kind) Update(
 	if len(before) == 0 {
 		return nil
 	}
-	all := deltas{live: live, next: next, skip: w.Skip}
+	all := deltas{live: live, next: next, by: v, skip: w.Skip}
 	d := all.in(v)
 	if d.empty() && len(k.versions) == 1 {
 		return before

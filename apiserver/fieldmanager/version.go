@@ -82,16 +82,19 @@ func (v *version) typed(doc []byte) (*typed.TypedValue, error) {
 }
 
 // deltas are what becomes of paths from one stored object to another, in each version in which somebody owns some.
+// As in Kubernetes they are looked at by way of the version of the write: what that cannot say has not changed.
 type deltas struct {
 	live, next object.Object
-	skip       []string
-	known      map[*version]delta
+	// by is the version of the write.
+	by    *version
+	skip  []string
+	known map[*version]delta
 }
 
 func (d *deltas) in(v *version) delta {
 	out, ok := d.known[v]
 	if !ok {
-		live, next := v.shown(d.live), v.shown(d.next)
+		live, next := d.shown(d.live, v), d.shown(d.next, v)
 		out = v.owned().compare(reflect.ValueOf(live).Elem(), reflect.ValueOf(next).Elem(), d.skip...)
 		if d.known == nil {
 			d.known = make(map[*version]delta, 1)
@@ -99,6 +102,14 @@ func (d *deltas) in(v *version) delta {
 		d.known[v] = out
 	}
 	return out
+}
+
+// shown returns a stored object in a version.
+func (d *deltas) shown(o object.Object, v *version) object.Object {
+	if v != d.by {
+		o = d.by.stored(d.by.shown(o))
+	}
+	return v.shown(o)
 }
 
 // converter converts objects of a kind from one version to another.

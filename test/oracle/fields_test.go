@@ -14,6 +14,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscaling1 "k8s.io/api/autoscaling/v1"
+	autoscaling2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -33,6 +36,7 @@ import (
 
 	ourerrors "monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fieldmanager"
+	ourautoscaling "monoplane.dev/apiserver/kinds/autoscaling"
 	"monoplane.dev/apiserver/kinds/define"
 	ourevents "monoplane.dev/apiserver/kinds/events"
 	"monoplane.dev/apiserver/validation"
@@ -40,6 +44,7 @@ import (
 	"monoplane.dev/object"
 
 	oursapps "monoplane.dev/api/apps/v1"
+	oursautoscaling "monoplane.dev/api/autoscaling/v2"
 	ourscore "monoplane.dev/api/core/v1"
 	oursmeta "monoplane.dev/api/meta/v1"
 )
@@ -103,6 +108,15 @@ var ownedKinds = []owned{
 			EventTime: metav1.NewMicroTime(time.Unix(1, 5000)),
 			Series:    &v1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(time.Unix(3, 0))}}
 	}, &otherVersion{eventsv1.SchemeGroupVersion.WithKind("Event"), viewOf(ourevents.Event(define.Config{}))}},
+	{"HorizontalPodAutoscaler", autoscaling2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+		oursautoscaling.HorizontalPodAutoscalerKind,
+		func() runtime.Object {
+			a := autoscalerWithStatus(rand.New(rand.NewPCG(7, 1)))
+			a.Annotations = nil
+			return a
+		},
+		&otherVersion{autoscaling1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+			viewOf(ourautoscaling.HorizontalPodAutoscalerV1(define.Config{}))}},
 }
 
 // viewOf is what serves another version.
@@ -172,6 +186,16 @@ func (p *pair) shown(t *testing.T, o runtime.Object, other bool) runtime.Object 
 	return recast(t, o, p.other.gvk)
 }
 
+// hub returns an object as Kubernetes' server has it when it looks at who owns what: the internal one, which has what
+// the conversion from a version fills in, such as the metric of an autoscaler of autoscaling/v1 that names none.
+func (p *pair) hub(t *testing.T, o runtime.Object) runtime.Object {
+	t.Helper()
+	if p.other == nil {
+		return o.DeepCopyObject()
+	}
+	return hubbed(t, o)
+}
+
 // recast is an object of Kubernetes as it is stored.
 func (p *pair) recast(t *testing.T, o runtime.Object) runtime.Object {
 	t.Helper()
@@ -181,22 +205,30 @@ func (p *pair) recast(t *testing.T, o runtime.Object) runtime.Object {
 	return recast(t, o, p.gvk)
 }
 
-// recast converts an object of Kubernetes, with its entries. It may be Kubernetes' internal one.
-func recast(t *testing.T, o runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
+// hubbed converts an object of Kubernetes, with its entries, to Kubernetes' internal one, which it may be.
+func hubbed(t *testing.T, o runtime.Object) runtime.Object {
 	t.Helper()
 	kinds, _, err := legacyscheme.Scheme.ObjectKinds(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := o.DeepCopyObject()
-	if kinds[0].Version != runtime.APIVersionInternal {
-		out, err = legacyscheme.Scheme.ConvertToVersion(out,
-			schema.GroupVersion{Group: kinds[0].Group, Version: runtime.APIVersionInternal})
-		if err != nil {
-			t.Fatal(err)
-		}
+	if kinds[0].Version == runtime.APIVersionInternal {
+		return out
 	}
-	if out, err = legacyscheme.Scheme.ConvertToVersion(out, gvk.GroupVersion()); err != nil {
+	out, err = legacyscheme.Scheme.ConvertToVersion(out,
+		schema.GroupVersion{Group: kinds[0].Group, Version: runtime.APIVersionInternal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// recast converts an object of Kubernetes, with its entries. It may be Kubernetes' internal one.
+func recast(t *testing.T, o runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
+	t.Helper()
+	out, err := legacyscheme.Scheme.ConvertToVersion(hubbed(t, o), gvk.GroupVersion())
+	if err != nil {
 		t.Fatal(err)
 	}
 	out.GetObjectKind().SetGroupVersionKind(gvk)
@@ -250,14 +282,14 @@ func (p *pair) update(t *testing.T, next runtime.Object, manager, sub string, ot
 	if live == nil {
 		live = p.empty(t)
 	}
-	asked := p.shown(t, next, other)
+	asked := p.hub(t, p.shown(t, next, other))
 	asked.(metav1.Object).SetManagedFields(live.(metav1.Object).GetManagedFields())
-	out, err := p.manager(other, sub).Update(p.shown(t, live, other), asked, manager)
+	out, err := p.manager(other, sub).Update(p.hub(t, live), asked, manager)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out = p.recast(t, out)
-	own := p.convert(t, next)
+	own := p.convert(t, out) // which is next, as far as the version can say it
 	if p.own == nil {
 		own.GetMetadata().ManagedFields = p.track.Update(nil, own, nil, p.write(manager, sub, other))
 	} else {

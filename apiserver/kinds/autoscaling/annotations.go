@@ -2,6 +2,8 @@ package autoscaling
 
 import (
 	"bytes"
+	"encoding/json"
+	"strconv"
 
 	codecjson "monoplane.dev/codec/json"
 	"monoplane.dev/codec/value"
@@ -12,42 +14,125 @@ import (
 
 // metric is one metric in an annotation of autoscaling/v1: in the spec what should be, in the status what was
 // measured.
-type metric[S goal | reading] struct {
+type metric[S numbers] struct {
 	Type              string `json:"type"`
-	Object            *S     `json:"object,omitempty"`
-	Pods              *S     `json:"pods,omitempty"`
-	Resource          *S     `json:"resource,omitempty"`
-	ContainerResource *S     `json:"containerResource,omitempty"`
-	External          *S     `json:"external,omitempty"`
+	Object            *S     `json:"object"`
+	Pods              *S     `json:"pods"`
+	Resource          *S     `json:"resource"`
+	ContainerResource *S     `json:"containerResource"`
+	External          *S     `json:"external"`
 }
 
 // source has the names of every kind of metric; each has some of them.
 type source struct {
-	Target         reference `json:"target,omitzero"`
-	MetricName     string    `json:"metricName,omitempty"`
-	Name           string    `json:"name,omitempty"`
-	Container      string    `json:"container,omitempty"`
-	Selector       selector  `json:"selector,omitzero"`
-	MetricSelector selector  `json:"metricSelector,omitzero"`
+	Target         reference `json:"target"`
+	MetricName     string    `json:"metricName"`
+	Name           string    `json:"name"`
+	Container      string    `json:"container"`
+	Selector       selector  `json:"selector"`
+	MetricSelector selector  `json:"metricSelector"`
 }
 
 // goal is what a metric should be, and reading what it was; each kind of metric has some of the numbers.
 type (
 	goal struct {
 		source
-		Value              amount `json:"targetValue,omitzero"`
-		Average            amount `json:"targetAverageValue,omitzero"`
-		AverageOfObject    amount `json:"averageValue,omitzero"`
-		AverageUtilization *int32 `json:"targetAverageUtilization,omitempty"`
+		Value              amount `json:"targetValue"`
+		Average            amount `json:"targetAverageValue"`
+		AverageOfObject    amount `json:"averageValue"`
+		AverageUtilization *int32 `json:"targetAverageUtilization"`
 	}
 	reading struct {
 		source
-		Value              amount `json:"currentValue,omitzero"`
-		Average            amount `json:"currentAverageValue,omitzero"`
-		AverageOfObject    amount `json:"averageValue,omitzero"`
-		AverageUtilization *int32 `json:"currentAverageUtilization,omitempty"`
+		Value              amount `json:"currentValue"`
+		Average            amount `json:"currentAverageValue"`
+		AverageOfObject    amount `json:"averageValue"`
+		AverageUtilization *int32 `json:"currentAverageUtilization"`
+	}
+	numbers interface {
+		goal | reading
+		as(kind string) members
 	}
 )
+
+func (g goal) as(kind string) members {
+	return g.source.as(kind, "target", g.Value, g.Average, g.AverageOfObject, g.AverageUtilization)
+}
+
+func (r reading) as(kind string) members {
+	return r.source.as(kind, "current", r.Value, r.Average, r.AverageOfObject, r.AverageUtilization)
+}
+
+// as returns what a metric of a kind has, as Kubernetes orders it.
+func (s source) as(kind, prefix string, value, mean, meanOfObject amount, percent *int32) members {
+	use := members{
+		{"name", s.Name}, {prefix + "AverageUtilization", percent}, {prefix + "AverageValue", mean},
+	}
+	switch kind {
+	case objectSource:
+		return members{
+			{"target", reference{s.Target.orEmpty()}}, {"metricName", s.MetricName}, {prefix + "Value", value},
+			{"selector", s.Selector}, {"averageValue", meanOfObject},
+		}
+	case podsSource:
+		return members{{"metricName", s.MetricName}, {prefix + "AverageValue", mean}, {"selector", s.Selector}}
+	case externalSource:
+		return members{
+			{"metricName", s.MetricName}, {"metricSelector", s.MetricSelector}, {prefix + "Value", value},
+			{prefix + "AverageValue", mean},
+		}
+	case containerSource:
+		return append(use, member{"container", s.Container})
+	default:
+		return use
+	}
+}
+
+// MarshalJSON writes a metric to the byte as Kubernetes does: whoever applies an autoscaler as autoscaling/v1 that has
+// been read there applies these texts, and one that is another would be a change.
+func (m metric[S]) MarshalJSON() ([]byte, error) {
+	out := members{{"type", m.Type}}
+	for _, x := range []struct {
+		kind, name string
+		numbers    *S
+	}{
+		{objectSource, "object", m.Object}, {podsSource, "pods", m.Pods}, {resourceSource, "resource", m.Resource},
+		{containerSource, "containerResource", m.ContainerResource}, {externalSource, "external", m.External},
+	} {
+		if x.numbers != nil {
+			out = append(out, member{x.name, (*x.numbers).as(x.kind)})
+		}
+	}
+	return out.MarshalJSON()
+}
+
+// members is a JSON object whose members have an order. Those without a value are left out.
+type members []member
+
+type member struct {
+	name  string
+	value any
+}
+
+// MarshalJSON writes the object.
+func (list members) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for _, m := range list {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		if string(value) == "null" {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendQuote(out, m.name)
+		out = append(append(out, ':'), value...)
+	}
+	return append(out, '}'), nil
+}
 
 // part is a message of ours within such JSON; its zero value is none.
 type part[M any, P interface {
@@ -184,9 +269,9 @@ func specOf(m metric[goal]) *autoscalingv2.MetricSpec {
 	return out
 }
 
-func (s *goal) usage() *autoscalingv2.MetricTarget {
+func (g *goal) usage() *autoscalingv2.MetricTarget {
 	t := &autoscalingv2.MetricTarget{
-		Type: utilization, AverageValue: s.Average.message, AverageUtilization: s.AverageUtilization,
+		Type: utilization, AverageValue: g.Average.message, AverageUtilization: g.AverageUtilization,
 	}
 	if t.AverageUtilization == nil {
 		t.Type = average
@@ -278,9 +363,9 @@ func statusOf(m metric[reading]) *autoscalingv2.MetricStatus {
 	return out
 }
 
-func (s *reading) used() *autoscalingv2.MetricValueStatus {
+func (r *reading) used() *autoscalingv2.MetricValueStatus {
 	return &autoscalingv2.MetricValueStatus{
-		AverageValue: orZero(s.Average.message).message, AverageUtilization: s.AverageUtilization,
+		AverageValue: orZero(r.Average.message).message, AverageUtilization: r.AverageUtilization,
 	}
 }
 
