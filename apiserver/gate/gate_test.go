@@ -176,7 +176,7 @@ func TestTimes(t *testing.T) {
 		token, server := w.connect(local, false)
 		server.NetConn().(*gate.Conn).Authenticated()
 
-		time.Sleep(5*time.Second - time.Millisecond)
+		time.Sleep(10*time.Second - time.Millisecond)
 		if closed(silent) {
 			t.Error("the handshake had no time")
 		}
@@ -184,7 +184,7 @@ func TestTimes(t *testing.T) {
 		if !closed(silent) {
 			t.Error("a client that says nothing is connected after the time for its handshake")
 		}
-		time.Sleep(10*time.Second - 2*time.Millisecond)
+		time.Sleep(5*time.Second - 2*time.Millisecond)
 		if closed(greeted) {
 			t.Error("no time for a request")
 		}

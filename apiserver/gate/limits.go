@@ -29,7 +29,8 @@ type Limits struct {
 	MaxUnauthenticated int
 	// MaxUnauthenticatedPerAddress is how many of those one remote address may have; a quarter of them by default.
 	MaxUnauthenticatedPerAddress int
-	// HandshakeTimeout is how long the TLS handshake may take; 5 s by default.
+	// HandshakeTimeout is how long the TLS handshake may take; 10 s by default, as long as Go's
+	// clients wait for it: hundreds that connect at once to a busy machine take some seconds.
 	HandshakeTimeout time.Duration
 	// Lifetime is how long a connection may last whose client does not show who it is; 15 s by default.
 	Lifetime time.Duration
@@ -54,7 +55,7 @@ func (l *Limits) complete() {
 	fill(&l.MaxPerAddress, max(1, l.MaxConnections/2))
 	fill(&l.MaxUnauthenticated, min(maxUnauthenticated, max(1, l.MaxConnections/2)))
 	fill(&l.MaxUnauthenticatedPerAddress, max(1, l.MaxUnauthenticated/4))
-	fill(&l.HandshakeTimeout, 5*time.Second)
+	fill(&l.HandshakeTimeout, 10*time.Second)
 	fill(&l.Lifetime, 15*time.Second)
 	fill(&l.Patience, 500*time.Millisecond)
 	fill(&l.Silence, 50*time.Millisecond)

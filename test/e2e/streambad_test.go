@@ -119,10 +119,14 @@ func TestManyExecs(t *testing.T) {
 	before, _ := c.memory(t)
 	var all, running sync.WaitGroup
 	running.Add(many)
+	// So many are on their way to run: the server gives a handshake its time, which hundreds at once would take from
+	// each other on a busy machine.
+	starting := make(chan struct{}, 50)
 	for i := range many {
 		all.Go(func() {
+			starting <- struct{}{}
 			in, say := io.Pipe()
-			out := &firstWrite{did: running.Done}
+			out := &firstWrite{did: func() { <-starting; running.Done() }}
 			go func() {
 				running.Wait() // All of them run at this moment.
 				_, _ = io.WriteString(say, "end\n")
@@ -133,7 +137,7 @@ func TestManyExecs(t *testing.T) {
 			var exit utilexec.ExitError
 			if !errors.As(err, &exit) || exit.ExitStatus() != i%250+1 || out.String() != fmt.Sprintf("%d\nend\n", i) {
 				t.Errorf("%d: %q, %v", i, out.String(), err)
-				out.once.Do(running.Done)
+				out.once.Do(out.did)
 			}
 		})
 	}
