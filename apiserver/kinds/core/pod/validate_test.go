@@ -83,6 +83,12 @@ func TestPod(t *testing.T) {
 			"Forbidden spec.initContainers[0].lifecycle", "Forbidden spec.initContainers[0].livenessProbe",
 			"Forbidden spec.initContainers[0].readinessProbe", "Forbidden spec.initContainers[0].startupProbe",
 		}},
+		// spec: VOL-1
+		{"the claim of a volume is named after the pod, whatever it is to be", func(p *corev1.Pod) {
+			p.Metadata.Name = strings.Repeat("a.", 125) + "a"
+			p.Spec.Volumes = []*corev1.Volume{
+				{Name: "vol", VolumeSource: &corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+		}, []string{"Required spec.volumes[0].ephemeral.volumeClaimTemplate", "Invalid spec.volumes[0].name"}},
 		// spec: INIT-6
 		{"ephemeral containers come later", in(func(s *spec) {
 			s.EphemeralContainers = []*corev1.EphemeralContainer{

@@ -16,6 +16,7 @@ import (
 func (v *Checker) ephemeralVolume(
 	volume, p *validation.Path, t *corev1.PersistentVolumeClaimTemplate, name string,
 ) {
+	defer v.claimName(volume, name)
 	at := p.Child("volumeClaimTemplate")
 	if t == nil {
 		v.Required(at, "")
@@ -47,7 +48,6 @@ func (v *Checker) ephemeralVolume(
 		}
 	}
 	claimspec.Check(v.Faults, at.Child("spec"), t.GetSpec(), nil)
-	v.claimName(volume, name)
 }
 
 // isTime says whether a time is given: clients that speak protobuf send an empty one for none.
