@@ -111,7 +111,7 @@ func (c *Controller) work(
 	case len(w.Create) > 0:
 		var pause time.Duration
 		action = podsCreated
-		if made, pause, failed = c.create(ctx, job, m, w.Create); pause > 0 && (again == 0 || pause < again) {
+		if made, pause, failed = c.create(ctx, job, m, s, w.Create); pause > 0 && (again == 0 || pause < again) {
 			again = pause
 		}
 	case len(w.Delete) > 0:
@@ -127,7 +127,7 @@ func (c *Controller) work(
 
 // create makes pods, unless that was refused just now.
 func (c *Controller) create(
-	ctx context.Context, job *batchv1.Job, m *memory, list []plan.New,
+	ctx context.Context, job *batchv1.Job, m *memory, s *plan.Sync, list []plan.New,
 ) (made int, again time.Duration, failed error) {
 	generation, now := job.GetMetadata().GetGeneration(), time.Now()
 	if r := m.refused; r != nil && r.generation == generation && now.Before(r.until) {
@@ -136,7 +136,7 @@ func (c *Controller) create(
 	template := templateOf(job)
 	pod := func(i int) *corev1.Pod { return podOf(job, template, list[i]) }
 	made, err := c.control.CreateAll(ctx, job, len(list), pod)
-	c.metrics.created(job, made, err)
+	c.metrics.created(job, s, made, err)
 	switch {
 	case err == nil, podcontrol.NamespaceGoes(err):
 		m.refused = nil

@@ -94,13 +94,13 @@ func (m *metrics) handled(actions map[string]int) {
 	}
 }
 
-// created counts pods that were made.
-func (m *metrics) created(job *batchv1.Job, made int, err error) {
-	reason, s := "new", job.GetStatus()
-	switch lost := s.GetFailed() > 0; {
-	case job.GetSpec().GetPodReplacementPolicy() == jobs.Failed && lost:
+// created counts pods that were made at a look at a Job.
+func (m *metrics) created(job *batchv1.Job, look *plan.Sync, made int, err error) {
+	reason := "new"
+	switch lost, terminating := look.Lost(); {
+	case job.GetSpec().GetPodReplacementPolicy() == jobs.Failed && lost > 0:
 		reason = "recreate_failed"
-	case lost || s.GetTerminating() > 0:
+	case lost > 0 || terminating > 0:
 		reason = "recreate_terminating_or_failed"
 	}
 	m.creations.WithLabelValues(reason, succeeded).Add(float64(made))

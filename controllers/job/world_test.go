@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
@@ -36,6 +37,8 @@ type world struct {
 	server *apitest.Server
 	c      *client.Client
 	nodes  *controllertest.Nodes
+	// metrics are those of the controller that was started last.
+	metrics *prometheus.Registry
 	// stop ends the controller.
 	stop func()
 }
@@ -62,7 +65,8 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 func (w *world) start() (stop func()) {
 	w.Helper()
 	shared := controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
-	c, err := job.New(job.Config{Client: w.server.Controller("job"), Shared: shared})
+	w.metrics = prometheus.NewRegistry()
+	c, err := job.New(job.Config{Client: w.server.Controller("job"), Shared: shared, Registerer: w.metrics})
 	w.must(err)
 	if c.Ready() == nil {
 		w.Error("ready before it ran")

@@ -62,7 +62,7 @@ type Sync struct {
 	facts    []fact
 
 	active, ready, terminating int32
-	succeeded                  int32
+	succeeded, failed          int32
 	// done and lost are the indexes that have succeeded, and those that have failed if they can.
 	done, lost indexes.Set
 	// delayed are failed pods that stay until their successors are made, which take over how often their index failed.
@@ -96,19 +96,19 @@ func Begin(job *batchv1.Job, pods []*corev1.Pod, released map[string]bool, b Bac
 	}
 	noted := s.status.UncountedTerminatedPods
 	s.notedSuccess, s.notedFailure = setOf(noted.GetSucceeded()), setOf(noted.GetFailed())
-	failed := s.look(b)
+	s.look(b)
 	if s.status.StartTime == nil && !s.spec.GetSuspend() {
 		s.status.StartTime = s.stamp()
 	}
-	s.decide(failed)
+	s.decide()
 	return s
 }
 
-// look counts, and returns how many pods have failed.
-func (s *Sync) look(b Backoff) (failed int32) {
+// look counts.
+func (s *Sync) look(b Backoff) {
 	noted := s.status.GetUncountedTerminatedPods()
 	s.succeeded = s.status.GetSucceeded() + int32(len(noted.GetSucceeded())) //nolint:gosec // no more than pods
-	failed = s.status.GetFailed() + int32(len(noted.GetFailed()))            //nolint:gosec // no more than pods
+	s.failed = s.status.GetFailed() + int32(len(noted.GetFailed()))          //nolint:gosec // no more than pods
 	var successes, losses []time.Time
 	for i := range s.facts {
 		f := &s.facts[i]
@@ -131,16 +131,15 @@ func (s *Sync) look(b Backoff) (failed int32) {
 		if f.fails && !s.notedFailure[f.uid] {
 			losses = append(losses, Ended(f.Pod))
 			if Judge(s.spec.GetPodFailurePolicy(), f.Pod).Counts {
-				failed++
+				s.failed++
 			}
 		}
 	}
 	s.backoff = b.After(successes, losses)
-	return failed
 }
 
 // decide decides whether the Job ends. What was decided before stands; a failure counts before a success.
-func (s *Sync) decide(failed int32) {
+func (s *Sync) decide() {
 	if met := jobs.Condition(s.status, jobs.SuccessCriteriaMet); met.GetStatus() == "True" {
 		s.end = met
 	} else if target := jobs.Condition(s.status, jobs.FailureTarget); target.GetStatus() == "True" {
@@ -150,7 +149,7 @@ func (s *Sync) decide(failed int32) {
 	}
 	switch {
 	case s.end != nil:
-	case failed > s.spec.GetBackoffLimit() || s.restartedTooOften():
+	case s.failed > s.spec.GetBackoffLimit() || s.restartedTooOften():
 		s.fail(ReasonBackoffLimit, "Job has reached the specified backoff limit")
 	case s.Deadline() < 0:
 		s.fail(ReasonDeadline, "Job was active longer than specified deadline")
@@ -276,6 +275,10 @@ func (s *Sync) Deadline() time.Duration {
 
 // Backoff returns how often pods have failed, those that Record notes included.
 func (s *Sync) Backoff() Backoff { return s.backoff }
+
+// Lost returns how many pods have failed, those included that the status does not count yet, and how many are being
+// deleted.
+func (s *Sync) Lost() (failed, terminating int32) { return s.failed, s.terminating }
 
 // fail has the Job end without success.
 func (s *Sync) fail(reason, message string) { s.end = s.condition(jobs.FailureTarget, reason, message) }
