@@ -262,6 +262,29 @@ func TestInvalidReferences(t *testing.T) {
 				t.Errorf("%s has the events %q, want %q", o.GetMetadata().GetName(), got, want)
 			}
 		}
+		// Without the reference that nobody can judge, the others are.
+		w.patch(unknown, `{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"u"}]}`)
+		w.settle()
+		w.gone(unknown)
+	})
+}
+
+// An owner in the foreground waits for who names its uid, even as that of another kind. spec: OBJ-12
+func TestBlockedByUID(t *testing.T) {
+	inWorld(t, func(w *world) {
+		owner := w.node("owner")
+		wrong := ref(owner, "block")
+		wrong.ApiVersion, wrong.Kind = "coordination.k8s.io/v1", "Lease"
+		dependent, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+			Metadata: &metav1.ObjectMeta{Name: "dependent", OwnerReferences: []*metav1.OwnerReference{wrong}}}})
+		w.must(err)
+		w.remove(owner, "Foreground")
+		w.settle()
+		w.waits(owner, "foregroundDeletion")
+		w.alive(dependent)
+		w.remove(dependent, "")
+		w.settle()
+		w.gone(owner)
 	})
 }
 

@@ -336,12 +336,16 @@ func lost(o object.Object) bool {
 }
 
 // held says whether something that nobody can judge blocks the deletion of o, by way of others or not. Those in seen
-// have been asked.
+// have been asked. What blocks is a reference with o's uid from where o can be an owner, whatever else it says.
 func (p *past) held(o object.Object, seen map[object.Object]bool) bool {
 	seen[o] = true
+	m := o.GetMetadata()
 	for _, d := range p.live {
+		if seen[d] || m.GetNamespace() != "" && m.GetNamespace() != d.GetMetadata().GetNamespace() {
+			continue
+		}
 		for _, r := range d.GetMetadata().GetOwnerReferences() {
-			if r.GetBlockOwnerDeletion() && p.owner(d, r) == o && !seen[d] && (lost(d) || p.held(d, seen)) {
+			if r.GetBlockOwnerDeletion() && r.GetUid() == m.GetUid() && (lost(d) || p.held(d, seen)) {
 				return true
 			}
 		}

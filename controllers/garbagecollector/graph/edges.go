@@ -5,15 +5,16 @@ import (
 )
 
 // name makes n, which is at place, name the owners in refs and no others. It adds to look what is to be looked at: n
-// itself when a reference may be to something that is not there or that waits for n, and owners that n has kept
-// waiting, or keeps waiting now.
+// itself when a reference may be to something that is not there or that waits for n, and has come, or has lost one
+// beside it that may have kept n; and owners that n has kept waiting, or keeps waiting now.
 func (g *Graph) name(n *node, place uint32, refs []*metav1.OwnerReference, look []UID) []UID {
 	if g.names(n, refs) {
 		return look
 	}
 	old := n.owners
 	n.owners = nil
-	doubt := false
+	kept := 0
+	come, stayed := false, false // whether there is doubt about a reference that has come, about one that has stayed
 	for _, ref := range refs {
 		e := g.link(n, place, ref)
 		known := false
@@ -21,15 +22,18 @@ func (g *Graph) name(n *node, place uint32, refs []*metav1.OwnerReference, look 
 			known = known || o.owner == e.owner && o.target == e.target
 		}
 		if known {
+			kept++
+			stayed = stayed || !g.certain(e, place, ref)
 			continue
 		}
-		doubt = doubt || !g.certain(e, place, ref)
+		come = come || !g.certain(e, place, ref)
 		if e.owner.state == Orphaning {
 			look = append(look, e.owner.uid)
 		}
 	}
 	for o := old; o != nil; o = o.next {
 		o.unlink()
+		kept--
 	}
 	for o := old; o != nil; o = o.next {
 		owner := o.owner
@@ -43,7 +47,7 @@ func (g *Graph) name(n *node, place uint32, refs []*metav1.OwnerReference, look 
 			g.trim(owner.uid)
 		}
 	}
-	if doubt {
+	if come || stayed && kept < 0 {
 		look = append(look, n.uid)
 	}
 	return look

@@ -60,6 +60,14 @@ func TestWhatToLookAt(t *testing.T) {
 	abroad := meta("z", ref("o", false))
 	abroad.Namespace = "other"
 	expect(t, "another namespace", set(abroad), "z")
+	unclear := ref("nobody", false)
+	unclear.Kind = "Lease"
+	expect(t, "two that are not there", set(meta("w", ref("gone", false), unclear)), "w")
+	expect(t, "one of them is taken away", set(meta("w", ref("gone", false))), "w")
+	expect(t, "another in its place", set(meta("w", ref("o", false))))
+	expect(t, "one more", set(meta("w", ref("o", false), ref("gone", false))), "w")
+	expect(t, "the doubtful one is taken away", set(meta("w", ref("o", false))))
+	expect(t, "gone", g.Delete(graph.UIDOf("w")))
 	expect(t, "the owner comes late", set(meta("none")))
 
 	expect(t, "the owner waits", set(deleting(meta("o"), "foregroundDeletion")), "o", "d", "y", "z")
