@@ -71,20 +71,10 @@ func (a *Applier) Verify(ctx context.Context, w *World) error {
 
 // settle makes the table what is wanted, reading it first when it is not known.
 func (a *Applier) settle(ctx context.Context, w *World) error {
-	const tries = 3
-	var err error
-	for range tries {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err = a.attempt(w); err == nil {
-			return nil
-		}
-		// Whatever was done and whatever was not: the next attempt reads.
+	return nft.Attempt(ctx, func() error { return a.attempt(w) }, func(err error) {
 		a.kernel = nil
 		a.cfg.Logger.Warn("Rules of NetworkPolicies could not be changed", "err", err)
-	}
-	return err
+	})
 }
 
 func (a *Applier) attempt(w *World) error {
@@ -127,7 +117,7 @@ func (a *Applier) know(conn *nftables.Conn, w *World) error {
 	generation, genErr := nft.Generation(a.cfg.Netfilter)
 	k, err := readKernel(conn, a.table, wanted)
 	switch {
-	case errors.Is(err, errForeign):
+	case errors.Is(err, nft.ErrForeign):
 		a.cfg.Logger.Warn("The nftables table of NetworkPolicies is made anew", "table", TableName, "why", err)
 	case err != nil:
 		return err
@@ -170,14 +160,7 @@ func (a *Applier) make(conn *nftables.Conn, w *World) error {
 			return err
 		}
 	}
-	for _, c := range t.fixed() {
-		conn.AddChain(c.Chain)
-		for i, r := range c.rules {
-			conn.AddRule(&nftables.Rule{
-				Table: t.Table, Chain: c.Chain, Exprs: r, UserData: t.mark(c.Name, i, len(c.rules)),
-			})
-		}
-	}
+	t.lasting.AddFixed(conn)
 	// What follows is in the same transaction, as far as it fits.
 	k := newKernel()
 	k.exists, k.fixed = true, true

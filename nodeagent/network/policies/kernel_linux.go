@@ -1,10 +1,7 @@
 package policies
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/nftables"
 
@@ -38,22 +35,15 @@ func (k *kernel) everything(t *touched) {
 	}
 }
 
-// errForeign says that the table has something that this version does not make, so that it has to be made anew.
-var errForeign = errors.New("the table is not as this version makes it")
-
-// readKernel reads the table. A chain whose rules are not those that were put there counts as errForeign, as does any
-// damage to the fixed part; wanted tells how many rules a chain should have.
+// readKernel reads the table. A chain whose rules are not those that were put there counts as nft.ErrForeign, as does
+// any damage to the fixed part; wanted tells how many rules a chain should have.
 func readKernel(conn *nftables.Conn, t *table, wanted map[string]int) (*kernel, error) {
 	k := newKernel()
-	tables, err := conn.ListTablesOfFamily(t.Family)
-	if err != nil {
-		return nil, fmt.Errorf("listing nftables tables: %w", err)
+	var err error
+	if k.exists, err = t.lasting.Exists(conn); err != nil || !k.exists {
+		return k, err
 	}
-	if !slices.ContainsFunc(tables, func(have *nftables.Table) bool { return have.Name == t.Name }) {
-		return k, nil
-	}
-	k.exists = true
-	if err := k.readChains(conn, t, wanted); err != nil {
+	if k.chains, err = t.lasting.Chains(conn, wanted); err != nil {
 		return k, err
 	}
 	if err := k.readSets(conn, t); err != nil {
@@ -61,52 +51,6 @@ func readKernel(conn *nftables.Conn, t *table, wanted map[string]int) (*kernel, 
 	}
 	k.fixed = true
 	return k, nil
-}
-
-func (k *kernel) readChains(conn *nftables.Conn, t *table, wanted map[string]int) error {
-	chains, err := conn.ListChainsOfTableFamily(t.Family)
-	if err != nil {
-		return fmt.Errorf("listing nftables chains: %w", err)
-	}
-	missing := map[string]fixedChain{}
-	for _, c := range t.fixed() {
-		missing[c.Name] = c
-	}
-	for _, c := range chains {
-		if c.Table.Name != t.Name {
-			continue
-		}
-		n, known := wanted[c.Name]
-		if f, ok := missing[c.Name]; ok {
-			delete(missing, c.Name)
-			if c.Type != f.Type || (c.Hooknum == nil) != (f.Hooknum == nil) ||
-				c.Hooknum != nil && (*c.Hooknum != *f.Hooknum || *c.Priority != *f.Priority) {
-				return fmt.Errorf("chain %s: %w", c.Name, errForeign)
-			}
-			n, known = len(f.rules), true
-		} else {
-			k.chains[c.Name] = true
-		}
-		if !known {
-			continue // it will be deleted
-		}
-		rules, err := conn.GetRules(t.Table, &nftables.Chain{Name: c.Name})
-		if err != nil {
-			return fmt.Errorf("reading chain %s: %w", c.Name, err)
-		}
-		if len(rules) != n {
-			return fmt.Errorf("chain %s has %d rules and should have %d: %w", c.Name, len(rules), n, errForeign)
-		}
-		for i, r := range rules {
-			if !bytes.Equal(r.UserData, t.mark(c.Name, i, n)) {
-				return fmt.Errorf("rule %d of chain %s: %w", i+1, c.Name, errForeign)
-			}
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%d chains are missing: %w", len(missing), errForeign)
-	}
-	return nil
 }
 
 func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
@@ -122,7 +66,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 	}
 	for _, name := range fixedSets() {
 		if !have[name] {
-			return fmt.Errorf("set %s is missing: %w", name, errForeign)
+			return fmt.Errorf("set %s is missing: %w", name, nft.ErrForeign)
 		}
 		if err := k.readElements(conn, t.set(name)); err != nil {
 			return err
@@ -147,7 +91,7 @@ func (k *kernel) readElements(conn *nftables.Conn, s *nftables.Set) error {
 			chain, ok = nft.Target(e.Val)
 		}
 		if !ok {
-			return fmt.Errorf("an element of map %s: %w", s.Name, errForeign)
+			return fmt.Errorf("an element of map %s: %w", s.Name, nft.ErrForeign)
 		}
 		k.elements[element{s.Name, string(e.Key)}] = chain
 	}

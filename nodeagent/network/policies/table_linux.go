@@ -1,13 +1,11 @@
 package policies
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network/nft"
@@ -43,12 +41,15 @@ const (
 type table struct {
 	*nftables.Table
 
+	lasting *nft.Table // what it has at any time
 	// lastID numbers sets, so that rules of the same transaction can name them.
 	lastID uint32
 }
 
 func newTable() *table {
-	return &table{Table: &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}}
+	t := &table{Table: &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}}
+	t.lasting = &nft.Table{Table: t.Table, Fixed: t.fixed, Version: schema}
+	return t
 }
 
 // number gives a set a number. The library would take it from a variable that all its users share.
@@ -91,23 +92,16 @@ func fixedSets() []string {
 	return out
 }
 
-// fixedChain is a chain of the fixed part.
-type fixedChain struct {
-	*nftables.Chain
-
-	rules [][]expr.Any
-}
-
 // fixed returns the chains of the fixed part with their rules, those first to which others lead.
-func (t *table) fixed() []fixedChain {
-	chain := func(name string, rules ...[]expr.Any) fixedChain {
-		return fixedChain{&nftables.Chain{Table: t.Table, Name: name}, rules}
+func (t *table) fixed() []nft.FixedChain {
+	chain := func(name string, rules ...[]expr.Any) nft.FixedChain {
+		return nft.FixedChain{Chain: &nftables.Chain{Table: t.Table, Name: name}, Rules: rules}
 	}
-	hook := func(name string, at *nftables.ChainHook, rules ...[]expr.Any) fixedChain {
-		return fixedChain{&nftables.Chain{
+	hook := func(name string, at *nftables.ChainHook, rules ...[]expr.Any) nft.FixedChain {
+		return nft.FixedChain{Chain: &nftables.Chain{
 			Table: t.Table, Name: name, Type: nftables.ChainTypeFilter, Hooknum: at,
 			Priority: nftables.ChainPriorityRef(afterOthers),
-		}, rules}
+		}, Rules: rules}
 	}
 	accept := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
 	goOn := nft.Join([]expr.Any{
@@ -118,7 +112,7 @@ func (t *table) fixed() []fixedChain {
 		},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: nft.Register, Data: make([]byte, 4)},
 	}, accept)
-	return []fixedChain{
+	return []nft.FixedChain{
 		chain(chainRefuse,
 			[]expr.Any{
 				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nft.Register},
@@ -309,13 +303,4 @@ func (t *table) ruleCount(c Chain) int {
 		return -1
 	}
 	return len(rules)
-}
-
-// mark returns what a rule carries with it, by which it is known again: the version of this code, the chain and the
-// place in it.
-func (t *table) mark(chain string, i, n int) []byte {
-	if at := len(chain) - 40; at > 0 {
-		chain = chain[at:] // the hash is at the end
-	}
-	return userdata.AppendString(nil, userdata.TypeComment, fmt.Sprintf("%s %s %d/%d", schema, chain, i+1, n))
 }

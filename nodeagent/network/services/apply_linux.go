@@ -88,20 +88,10 @@ func (a *Applier) Verify(ctx context.Context) error {
 
 // settle makes the table what the ledger says, reading it first when it is not known.
 func (a *Applier) settle(ctx context.Context) error {
-	const tries = 3
-	var err error
-	for range tries {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err = a.attempt(); err == nil {
-			return nil
-		}
-		// Whatever was done and whatever was not: the next attempt reads.
+	return nft.Attempt(ctx, a.attempt, func(err error) {
 		a.kernel = nil
 		a.cfg.Logger.Warn("Rules of Services could not be changed", "err", err)
-	}
-	return err
+	})
 }
 
 func (a *Applier) attempt() error {
@@ -144,7 +134,7 @@ func (a *Applier) know(conn *nftables.Conn) error {
 	generation, genErr := nft.Generation(a.cfg.Netfilter)
 	k, err := readKernel(conn, a.table, wanted)
 	switch {
-	case errors.Is(err, errForeign):
+	case errors.Is(err, nft.ErrForeign):
 		a.cfg.Logger.Warn("The nftables table of Services is made anew", "table", TableName, "why", err)
 	case err != nil:
 		return err
@@ -184,13 +174,6 @@ func (t *table) create(conn *nftables.Conn, exists bool) error {
 			}
 		}
 	}
-	for _, c := range t.fixed() {
-		conn.AddChain(c.Chain)
-		for i, r := range c.rules {
-			conn.AddRule(&nftables.Rule{
-				Table: t.Table, Chain: c.Chain, Exprs: r, UserData: t.mark(c.Name, i, len(c.rules)),
-			})
-		}
-	}
+	t.lasting.AddFixed(conn)
 	return conn.Flush()
 }

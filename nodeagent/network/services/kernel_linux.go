@@ -2,10 +2,8 @@ package services
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -51,22 +49,15 @@ func (k *kernel) everything(t *touched) {
 	}
 }
 
-// errForeign says that the table has something that this version does not make, so that it has to be made anew.
-var errForeign = errors.New("the table is not as this version makes it")
-
-// readKernel reads the table. A chain whose rules are not those that were put there counts as errForeign, as does any
-// damage to the fixed part; wanted tells how many rules a chain should have.
+// readKernel reads the table. A chain whose rules are not those that were put there counts as nft.ErrForeign, as does
+// any damage to the fixed part; wanted tells how many rules a chain should have.
 func readKernel(conn *nftables.Conn, t *table, wanted map[string]int) (*kernel, error) {
 	k := newKernel()
-	tables, err := conn.ListTablesOfFamily(t.Family)
-	if err != nil {
-		return nil, fmt.Errorf("listing nftables tables: %w", err)
+	var err error
+	if k.exists, err = t.lasting.Exists(conn); err != nil || !k.exists {
+		return k, err
 	}
-	if !slices.ContainsFunc(tables, func(have *nftables.Table) bool { return have.Name == t.Name }) {
-		return k, nil
-	}
-	k.exists = true
-	if err := k.readChains(conn, t, wanted); err != nil {
+	if k.chains, err = t.lasting.Chains(conn, wanted); err != nil {
 		return k, err
 	}
 	if err := k.readSets(conn, t); err != nil {
@@ -74,52 +65,6 @@ func readKernel(conn *nftables.Conn, t *table, wanted map[string]int) (*kernel, 
 	}
 	k.fixed = true
 	return k, nil
-}
-
-func (k *kernel) readChains(conn *nftables.Conn, t *table, wanted map[string]int) error {
-	chains, err := conn.ListChainsOfTableFamily(t.Family)
-	if err != nil {
-		return fmt.Errorf("listing nftables chains: %w", err)
-	}
-	missing := map[string]fixedChain{}
-	for _, c := range t.fixed() {
-		missing[c.Name] = c
-	}
-	for _, c := range chains {
-		if c.Table.Name != t.Name {
-			continue
-		}
-		n, known := wanted[c.Name]
-		if f, ok := missing[c.Name]; ok {
-			delete(missing, c.Name)
-			if c.Type != f.Type || (c.Hooknum == nil) != (f.Hooknum == nil) ||
-				c.Hooknum != nil && (*c.Hooknum != *f.Hooknum || *c.Priority != *f.Priority) {
-				return fmt.Errorf("chain %s: %w", c.Name, errForeign)
-			}
-			n, known = len(f.rules), true
-		} else {
-			k.chains[c.Name] = true
-		}
-		if !known {
-			continue // it will be deleted
-		}
-		rules, err := conn.GetRules(t.Table, &nftables.Chain{Name: c.Name})
-		if err != nil {
-			return fmt.Errorf("reading chain %s: %w", c.Name, err)
-		}
-		if len(rules) != n {
-			return fmt.Errorf("chain %s has %d rules and should have %d: %w", c.Name, len(rules), n, errForeign)
-		}
-		for i, r := range rules {
-			if !bytes.Equal(r.UserData, t.mark(c.Name, i, n)) {
-				return fmt.Errorf("rule %d of chain %s: %w", i+1, c.Name, errForeign)
-			}
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%d chains are missing: %w", len(missing), errForeign)
-	}
-	return nil
 }
 
 func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
@@ -136,7 +81,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 	}
 	for _, s := range t.sets() {
 		if !have[s.Name] {
-			return fmt.Errorf("set %s is missing: %w", s.Name, errForeign)
+			return fmt.Errorf("set %s is missing: %w", s.Name, nft.ErrForeign)
 		}
 	}
 	for i, v6 := range []bool{false, true} {
@@ -149,7 +94,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 				entry, ok := entryOf(e.Key, v6, m == t.nodePorts[i])
 				chain, known := nft.Target(e.Val)
 				if !ok || !known {
-					return fmt.Errorf("an element of map %s: %w", m.Name, errForeign)
+					return fmt.Errorf("an element of map %s: %w", m.Name, nft.ErrForeign)
 				}
 				k.entries[entry] = chain
 			}
@@ -165,7 +110,7 @@ func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
 			return fmt.Errorf("reading set %s: %w", t.inside[i].Name, err)
 		}
 		if !nft.SameIntervals(inside, nft.Intervals(nft.Ranges(t.ranges), v6)) {
-			return fmt.Errorf("set %s: %w", t.inside[i].Name, errForeign)
+			return fmt.Errorf("set %s: %w", t.inside[i].Name, nft.ErrForeign)
 		}
 	}
 	return nil
@@ -183,11 +128,11 @@ func readAddresses(conn *nftables.Conn, s *nftables.Set, into map[netip.Addr]boo
 	}
 	for _, e := range elements {
 		if len(e.Key) < size {
-			return fmt.Errorf("an element of set %s: %w", s.Name, errForeign)
+			return fmt.Errorf("an element of set %s: %w", s.Name, nft.ErrForeign)
 		}
 		a, _ := netip.AddrFromSlice(e.Key[:size])
 		if len(e.Key) > size && !bytes.Equal(e.Key[:size], e.Key[size:]) {
-			return fmt.Errorf("an element of set %s: %w", s.Name, errForeign)
+			return fmt.Errorf("an element of set %s: %w", s.Name, nft.ErrForeign)
 		}
 		into[a] = true
 	}

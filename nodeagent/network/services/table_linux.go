@@ -8,7 +8,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network/nft"
@@ -52,6 +51,7 @@ const (
 type table struct {
 	*nftables.Table
 
+	lasting                                           *nft.Table // what it has at any time
 	services, nodePorts, hairpins, clusterIPs, inside [2]*nftables.Set
 	// ranges are what the sets inside have.
 	ranges []netip.Prefix
@@ -80,6 +80,8 @@ func newTable(inside []netip.Prefix) *table {
 		t.clusterIPs[i] = &nftables.Set{Table: t.Table, Name: "clusterips" + v, KeyType: addr}
 		t.inside[i] = &nftables.Set{Table: t.Table, Name: "inside" + v, KeyType: addr, Interval: true}
 	}
+	sum := sha256.Sum256(fmt.Append(nil, inside))
+	t.lasting = &nft.Table{Table: t.Table, Fixed: t.fixed, Version: fmt.Sprintf("%s/%x", schema, sum[:4])}
 	return t
 }
 
@@ -99,15 +101,15 @@ func (t *table) sets() []*nftables.Set {
 }
 
 // fixed returns the chains of the fixed part with their rules, those first to which others lead.
-func (t *table) fixed() []fixedChain {
+func (t *table) fixed() []nft.FixedChain {
 	nat := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
 		return &nftables.Chain{
 			Table: t.Table, Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority,
 		}
 	}
 	jump := [][]expr.Any{{&expr.Verdict{Kind: expr.VerdictJump, Chain: chainServices}}}
-	return []fixedChain{
-		{&nftables.Chain{Table: t.Table, Name: Reject}, [][]expr.Any{
+	return []nft.FixedChain{
+		{Chain: &nftables.Chain{Table: t.Table, Name: Reject}, Rules: [][]expr.Any{
 			{
 				&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regKey},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: regKey, Data: []byte{unix.IPPROTO_TCP}},
@@ -115,19 +117,15 @@ func (t *table) fixed() []fixedChain {
 			},
 			{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}},
 		}},
-		{&nftables.Chain{Table: t.Table, Name: Drop}, [][]expr.Any{{&expr.Verdict{Kind: expr.VerdictDrop}}}},
-		{&nftables.Chain{Table: t.Table, Name: chainServices}, t.dispatch()},
-		{nat(chainPrerouting, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest), jump},
-		{nat(chainOutput, nftables.ChainHookOutput, nftables.ChainPriorityNATDest), jump},
-		{nat(chainPostrouting, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource), t.masquerade()},
+		{Chain: &nftables.Chain{Table: t.Table, Name: Drop}, Rules: [][]expr.Any{{&expr.Verdict{Kind: expr.VerdictDrop}}}},
+		{Chain: &nftables.Chain{Table: t.Table, Name: chainServices}, Rules: t.dispatch()},
+		{Chain: nat(chainPrerouting, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest), Rules: jump},
+		{Chain: nat(chainOutput, nftables.ChainHookOutput, nftables.ChainPriorityNATDest), Rules: jump},
+		{
+			Chain: nat(chainPostrouting, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
+			Rules: t.masquerade(),
+		},
 	}
-}
-
-// fixedChain is a chain of the fixed part.
-type fixedChain struct {
-	*nftables.Chain
-
-	rules [][]expr.Any
 }
 
 // dispatch are the rules that find the chain of a packet.
@@ -293,17 +291,6 @@ func (t *table) affinitySet(a Affinity) *nftables.Set {
 		Size: mostRemembered, KeyType: nft.AddrType(a.V6), Concatenation: false,
 		DataType: nftables.MustConcatSetType(nft.AddrType(a.V6), nftables.TypeInetService),
 	})
-}
-
-// mark returns what a rule carries with it, by which it is known again: the version of this code, the chain and the
-// place in it; for rules of the fixed part also what it was made from.
-func (t *table) mark(chain string, i, n int) []byte {
-	if at := len(chain) - 40; at > 0 {
-		chain = chain[at:] // the hash is at the end
-	}
-	sum := sha256.Sum256(fmt.Append(nil, t.ranges))
-	return userdata.AppendString(nil, userdata.TypeComment,
-		fmt.Sprintf("%s/%x %s %d/%d", schema, sum[:4], chain, i+1, n))
 }
 
 // notLoopback leaves out loopback addresses: the answer to a rewritten packet would not get out of the machine.

@@ -292,7 +292,7 @@ func (t *table) putChain(conn *nftables.Conn, c Chain) error {
 	}
 	for i, r := range rules {
 		conn.AddRule(&nftables.Rule{
-			Table: t.Table, Chain: chain, Exprs: r, UserData: t.mark(c.Name, i, len(rules)),
+			Table: t.Table, Chain: chain, Exprs: r, UserData: t.lasting.Mark(c.Name, i, len(rules)),
 		})
 	}
 	return nil
