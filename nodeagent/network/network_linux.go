@@ -129,12 +129,20 @@ func (n *Network) Retain(ctx context.Context, exists func(sandbox string) bool) 
 // Close ends what this process does for the network. What is connected stays so.
 func (n *Network) Close() error { return n.namespace.Close() }
 
-// Remove takes everything away that there is of a network; its pods must have ended.
+// Remove takes everything away that there is of a network; its pods must have ended. What is kept is which addresses
+// they have had, for the next Open: others get those last.
 func Remove(ctx context.Context, cfg nodens.Config) error {
 	if err := nodens.Remove(ctx, cfg); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(cfg.Dir, registerFile)); err != nil && !os.IsNotExist(err) {
+	path := filepath.Join(cfg.Dir, registerFile)
+	register, err := ipam.Open(path, nil)
+	if err == nil {
+		err = register.Retain(func(string) bool { return false })
+	} else {
+		err = os.Remove(path) // It cannot be read, and no pod is left that could have an address.
+	}
+	if err != nil {
 		return fmt.Errorf("the register of the pods' addresses: %w", err)
 	}
 	return nil

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,12 +31,9 @@ func testHelperKilled(t *testing.T) {
 	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
 	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
 	b.do(order{Serve: "tcp", Addr: ":80"})
+	killed := 0
 	for round := range 10 {
-		pids := helpers()
-		if len(pids) == 0 {
-			t.Fatal("there is no helper")
-		}
-		killed := pids[round%len(pids)]
+		killed = bothHelpers(t, killed)[round%2]
 		check(t, syscall.Kill(killed, syscall.SIGKILL))
 		a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
 		attached, err := n.Attached(t.Context())
@@ -43,13 +41,8 @@ func testHelperKilled(t *testing.T) {
 		if len(attached) != 2 {
 			t.Fatalf("after the kill, %v is connected", attached)
 		}
-		eventually(t, func() error {
-			if now := helpers(); len(now) != 2 || slices.Contains(now, killed) {
-				return fmt.Errorf("the helper and its spare are %v after %d was killed", now, killed)
-			}
-			return nil
-		})
 	}
+	bothHelpers(t, killed)
 	at, err := serve("tcp", outside+":0")
 	check(t, err)
 	a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
@@ -163,6 +156,128 @@ func testAllKilled(t *testing.T) {
 	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
 	b.do(order{Serve: "tcp", Addr: ":80"})
 	enterPod(t, n, netns).do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+}
+
+// Who opens or removes the namespace while another process does so waits no longer than its context.
+func TestWaitForAnotherIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.Chmod(dir, 0o700))
+	other, err := os.Open(dir)
+	check(t, err)
+	defer other.Close()
+	check(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the server stops"))
+	cfg := nodens.Config{Cluster: "test", Dir: dir, Rootless: true, PodRanges: []netip.Prefix{pods4}}
+	_, err = nodens.Open(ctx, cfg)
+	for what, err := range map[string]error{"open": err, "remove": nodens.Remove(ctx, cfg)} {
+		if err == nil || !strings.Contains(err.Error(), "another process") ||
+			!strings.Contains(err.Error(), "server stops") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestRootlessOtherProgram(t *testing.T) {
+	if onMachine(t, true) {
+		testOtherProgram(t)
+	}
+}
+
+// testOtherProgram: a server of another program than the helper's has helper and spare become its own, in the same
+// namespace, while connections of pods go on.
+func testOtherProgram(t *testing.T) {
+	cfg := config(t)
+	n := open(t, cfg)
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	held, err := n.Dial(t.Context(), "tcp", netip.AddrPort{}, netip.MustParseAddrPort("10.244.0.6:80"))
+	check(t, err)
+	defer held.Close()
+	other := copied(t, "/proc/self/exe")
+	own, err := os.Readlink("/proc/self/exe")
+	check(t, err)
+	eventually(t, func() error { return areOf(own) })
+	helper := bothHelpers(t, 0)[0]
+	for round := range 6 {
+		program := own
+		if round%2 == 0 {
+			program = other
+		}
+		if program == own {
+			again, err := nodens.Open(t.Context(), cfg)
+			check(t, err)
+			check(t, again.Close())
+		} else {
+			cmd := exec.Command(other)
+			cmd.Env = append(os.Environ(), "NODENS_TEST=opener")
+			cmd.Stderr = os.Stderr
+			check(t, cmd.Run())
+		}
+		eventually(t, func() error { return areOf(program) })
+		attached, err := n.Attached(t.Context())
+		if err != nil || len(attached) != 2 {
+			t.Fatalf("in round %d, %v is connected: %v", round, attached, err)
+		}
+		a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+		if now := bothHelpers(t, 0)[0]; now != helper {
+			t.Errorf("the helper was process %d and is %d", helper, now)
+		}
+	}
+	if _, err := held.Write(make([]byte, 1000)); err != nil {
+		t.Error(err)
+	}
+	check(t, held.(*net.TCPConn).CloseWrite())
+	if said, err := io.ReadAll(held); err != nil || !strings.HasSuffix(string(said), " 1000") {
+		t.Errorf("the connection from before says %q, %v", said, err)
+	}
+}
+
+// bothHelpers waits until there are a helper and its spare, neither of them one that was killed, and returns them in
+// this order. A process that one of them has only just forked has the helper's name for a moment.
+func bothHelpers(t *testing.T, killed int) []int {
+	t.Helper()
+	var both []int
+	eventually(t, func() error {
+		found := map[string][]int{}
+		for _, pid := range helpers() {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			found[string(name)] = append(found[string(name)], pid)
+		}
+		node, spare := found["monoplane-node\x00"], found["monoplane-spare\x00"]
+		if len(node) != 1 || len(spare) != 1 || node[0] == killed || spare[0] == killed {
+			return fmt.Errorf("the helper and its spare are %v", found)
+		}
+		both = []int{node[0], spare[0]}
+		return nil
+	})
+	return both
+}
+
+// areOf tells whether helper and spare are there, both of a program.
+func areOf(program string) error {
+	pids := helpers()
+	if len(pids) != 2 {
+		return fmt.Errorf("the helper and its spare are %v", pids)
+	}
+	for _, pid := range pids {
+		if of, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil || of != program {
+			return fmt.Errorf("process %d is of %s, not of %s: %v", pid, of, program, err)
+		}
+	}
+	return nil
+}
+
+// openerMain opens the namespace as a server does, and ends.
+func openerMain() {
+	cfg := nodens.Config{Cluster: "test", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "net"),
+		PodRanges: []netip.Prefix{pods4}, ServiceRanges: []netip.Prefix{services}}
+	_, err := nodens.Open(context.Background(), cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the server of another program:", err)
+		os.Exit(1)
+	}
 }
 
 func TestRootlessRepair(t *testing.T) {

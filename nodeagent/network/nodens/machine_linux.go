@@ -97,11 +97,36 @@ func route(cfg *Config, link netlink.Link, podRange netip.Prefix, node, own neti
 		}
 	}
 	for _, r := range routes {
+		if taken, err := takenBy(r); err != nil {
+			return err
+		} else if taken != "" {
+			cfg.Log.Warn("the machine reaches other Services at these addresses than those of this cluster: it has a route "+
+				"already; --service-cluster-ip-range chooses others", "addresses", r.Dst, "link", taken)
+			continue
+		}
 		if err := netlink.RouteReplace(r); err != nil {
 			return fmt.Errorf("the machine's route %s to the node namespace: %w", r.Dst, err)
 		}
 	}
 	return nil
+}
+
+// takenBy returns the link over which the machine reaches exactly what r leads to, if that is another one: another
+// cluster's, whose Services have the same addresses.
+func takenBy(r *netlink.Route) (link string, err error) {
+	same, err := netlink.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Dst: r.Dst}, netlink.RT_FILTER_DST)
+	if err != nil {
+		return "", fmt.Errorf("the machine's routes to %s: %w", r.Dst, err)
+	}
+	for _, other := range same {
+		if other.LinkIndex == r.LinkIndex || other.Table != unix.RT_TABLE_MAIN || other.Type != unix.RTN_UNICAST {
+			continue
+		}
+		if l, err := netlink.LinkByIndex(other.LinkIndex); err == nil {
+			return l.Attrs().Name, nil
+		}
+	}
+	return "", nil
 }
 
 // masquerade replaces the machine's table of this cluster: what pods send out over other links gets an address of the
@@ -181,6 +206,12 @@ func inUse(ranges []netip.Prefix, own string, log *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// InUse says which route of the machine keeps a range from being used for the pods of a cluster that has none yet; nil
+// if nothing does.
+func InUse(podRange netip.Prefix, log *slog.Logger) error {
+	return inUse([]netip.Prefix{podRange}, "", log)
 }
 
 // defaultMTU returns the MTU of the link through which the machine's default route goes.

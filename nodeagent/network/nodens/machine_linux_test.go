@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 		return
 	case "server":
 		serverMain()
+	case "opener":
+		openerMain()
+		return
 	}
 	os.Exit(m.Run())
 }

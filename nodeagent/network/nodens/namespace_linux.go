@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,7 +38,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
 	}
-	dir, lock, err := lockDir(cfg.Dir)
+	dir, lock, err := lockDir(ctx, cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +135,10 @@ func complete(cfg *Config) error {
 	return nil
 }
 
-// lockDir opens the directory of the state, and waits until nobody else opens or removes its namespace. The lock ends
-// with its file, which is another than the directory's: the helper inherits that one, and would go on holding the
-// lock.
-func lockDir(path string) (dir, lock *os.File, err error) {
+// lockDir opens the directory of the state, and waits until nobody else opens or removes its namespace, or ctx ends.
+// The lock ends with its file, which is another than the directory's: the helper inherits that one, and would go on
+// holding the lock.
+func lockDir(ctx context.Context, path string) (dir, lock *os.File, err error) {
 	if dir, err = os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
 		return nil, nil, fmt.Errorf("the directory of the pod network: %w", err)
 	}
@@ -151,7 +152,7 @@ func lockDir(path string) (dir, lock *os.File, err error) {
 		lock, err = openAt(dir, ".", unix.O_DIRECTORY)
 	}
 	if err == nil {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		err = flock(ctx, lock)
 	}
 	if err != nil {
 		dir.Close()
@@ -159,6 +160,22 @@ func lockDir(path string) (dir, lock *os.File, err error) {
 		return nil, nil, err
 	}
 	return dir, lock, nil
+}
+
+// flock takes a lock as soon as nobody else has it. It asks again and again, since a call that waits for the lock
+// could not be given up.
+func flock(ctx context.Context, lock *os.File) error {
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another process opens or removes the pod network of the same directory: %w", context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // Status says how the network is.
@@ -263,7 +280,7 @@ func (n *Namespace) Close() error {
 // Remove ends the helper, and with it the namespace, and takes away what the machine has of it. It may be called for a
 // namespace of which only parts are left. Of the configuration, Cluster, Dir and Rootless count.
 func Remove(ctx context.Context, cfg Config) error {
-	dir, lock, err := lockDir(cfg.Dir)
+	dir, lock, err := lockDir(ctx, cfg.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return disconnect(cfg.Cluster)
 	}

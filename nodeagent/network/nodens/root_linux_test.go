@@ -45,6 +45,12 @@ func TestRootHelperHangs(t *testing.T) {
 	}
 }
 
+func TestRootOtherProgram(t *testing.T) {
+	if onMachine(t, false) {
+		testOtherProgram(t)
+	}
+}
+
 func TestRootReopen(t *testing.T) {
 	if onMachine(t, false) {
 		testReopen(t)

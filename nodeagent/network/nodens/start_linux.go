@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,6 +32,9 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 		}
 		reply, _, err = r.call(ctx, &wire.Request{})
 	}
+	if err == nil {
+		reply.Hello, err = r.sameProgram(ctx, cfg, reply.Hello)
+	}
 	if err == nil && reply.Hello.Version != wire.Version {
 		cfg.Log.Warn("the helper of the node namespace is of another version: pods are connected anew",
 			"version", reply.Hello.Version)
@@ -50,6 +54,52 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 		return wire.Hello{}, isNew, err
 	}
 	return reply.Hello, isNew, nil
+}
+
+// sameProgram has a helper of another program become one of this process's, without an interruption of what pods do. A
+// helper that cannot is left as it is. Callers hold the lock of the directory.
+func (r *remote) sameProgram(ctx context.Context, cfg *Config, hello wire.Hello) (wire.Hello, error) {
+	own, err := wire.OwnProgram()
+	if err != nil {
+		return hello, err
+	}
+	// A helper that is killed while it is replaced leaves its spare, which is of the old program.
+	for range 3 {
+		if hello.Program == own {
+			return hello, nil
+		}
+		cfg.Log.Info("the helper of the node namespace is of another program, and is replaced", "version", hello.Version)
+		if err := r.replace(ctx); err != nil {
+			if hello.Version == wire.Version {
+				cfg.Log.Warn("the helper of the node namespace stays one of another program", "error", err)
+			}
+			return hello, ctx.Err()
+		}
+		reply, _, err := r.call(ctx, &wire.Request{})
+		if err != nil {
+			return hello, err
+		}
+		hello = reply.Hello
+	}
+	return hello, nil
+}
+
+// replace has the helper become a process of this program. Without an error it does that now, or has ended; its socket
+// is answered again at once.
+func (r *remote) replace(ctx context.Context) error {
+	program, err := os.Open(wire.Self)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	reply, _, err := r.callOnce(ctx, &wire.Request{Replace: &wire.Replace{}}, program)
+	switch {
+	case reply == nil && errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
+		return nil
+	case err == nil:
+		return errors.New("it is of a version that cannot be replaced")
+	}
+	return err
 }
 
 // start starts a helper in new namespaces, and returns when it listens.
@@ -74,7 +124,12 @@ func (r *remote) start(ctx context.Context, cfg *Config, lock *os.File) error {
 	if err != nil {
 		return err
 	}
+	stop := context.AfterFunc(ctx, func() { _ = read.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if n, _ := read.Read(make([]byte, 1)); n == 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("the helper of the node namespace does not begin to listen: %w", context.Cause(ctx))
+		}
 		said, _ := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/%s", r.dir.Fd(), logFile))
 		return fmt.Errorf("the helper of the node namespace ended as it was started: %s",
 			strings.TrimSpace(string(said[:min(len(said), 512)])))

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/enforcer"
@@ -59,12 +61,18 @@ type Network struct {
 	// turn has whoever changes the network, one at a time. What such a change waits for may never answer, so that it is
 	// taken with a context (see begin), and mu is held for no longer than it takes to look.
 	turn chan struct{}
-	// connected are the sandboxes that have addresses. It belongs to who has the turn.
+	// connected are the sandboxes that have addresses, cut those of them that could not be connected again when the
+	// namespace was made, and are tried again. They belong to who has the turn.
 	connected map[string]oci.Sandbox
+	cut       map[string]bool
 
 	mu sync.Mutex
 	// ranges are what the node was told, empty before.
 	ranges []netip.Prefix
+	// lost are the sandboxes that nobody can connect again.
+	lost map[string]bool
+	// isCut says that there are sandboxes in cut.
+	isCut bool
 	// broken says why there is no namespace; nil while there is one.
 	broken  error
 	network *network.Network
@@ -72,12 +80,28 @@ type Network struct {
 	changed chan struct{}
 	// closed says that no namespace is to be opened any more.
 	closed bool
+	// asked is the question whether the namespace is there that is under way, or whose answer nobody has taken.
+	asked *question
+
+	life context.Context // Ends with Close.
+	die  context.CancelFunc
 }
+
+// question asks a network whether its namespace is there. Err is what it says once done is closed.
+type question struct {
+	network *network.Network
+	done    chan struct{}
+	err     error
+}
+
+// openTime is how long the namespace may take until it is open: a helper that hangs is given up within.
+const openTime = time.Minute
 
 // New returns a network that connects nothing before Configure.
 func New(cfg Config) *Network {
-	return &Network{cfg: cfg, turn: make(chan struct{}, 1), broken: ErrNoRanges, connected: map[string]oci.Sandbox{},
-		changed: make(chan struct{})}
+	life, die := context.WithCancel(context.Background())
+	return &Network{life: life, die: die, cfg: cfg, turn: make(chan struct{}, 1), broken: ErrNoRanges,
+		connected: map[string]oci.Sandbox{}, cut: map[string]bool{}, lost: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // begin waits for the turn to change the network, which end gives back.
@@ -109,7 +133,8 @@ func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing
 	if err := n.begin(ctx); err != nil {
 		return err
 	}
-	defer n.end()
+	end := n.end
+	defer func() { end() }()
 	n.mu.Lock()
 	known, broken := n.ranges, n.broken
 	if len(known) == 0 {
@@ -127,7 +152,53 @@ func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing
 	for _, s := range existing {
 		n.connected[s.ID] = s
 	}
-	return n.open(ctx)
+	end = func() {} // reopen's
+	return n.reopen(ctx)
+}
+
+// reopen opens the namespace, also when the caller does not wait for that any more: a helper that hangs is waited for
+// longer than any heartbeat is. It ends the caller's turn.
+func (n *Network) reopen(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		defer n.end()
+		bounded, cancel := context.WithTimeout(n.life, openTime)
+		defer cancel()
+		done <- n.open(bounded)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errOpening, context.Cause(ctx))
+	}
+}
+
+// ask asks whether the namespace of a network is there. It is asked once at a time, and goes on when the caller does
+// not wait any more: who asks next gets the answer. Known is false when there is none before ctx ends.
+func (n *Network) ask(ctx context.Context, open *network.Network) (gone error, known bool) {
+	n.mu.Lock()
+	q := n.asked
+	if q == nil || q.network != open {
+		q = &question{network: open, done: make(chan struct{})}
+		n.asked = q
+		go func() {
+			q.err = open.Namespace().Alive(n.life)
+			close(q.done)
+		}()
+	}
+	n.mu.Unlock()
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		return nil, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asked == q {
+		n.asked = nil
+	}
+	return q.err, true
 }
 
 // open makes the namespace, or finds it, and connects what is to be connected. The caller has the turn.
@@ -177,43 +248,76 @@ func (n *Network) make(ctx context.Context, ranges []netip.Prefix) (*network.Net
 	if err := made.Retain(ctx, func(id string) bool { _, is := n.connected[id]; return is }); err != nil {
 		return made, err
 	}
-	for _, id := range slices.Sorted(maps.Keys(n.connected)) {
-		s := n.connected[id]
-		if _, err := n.connect(ctx, made, s); err != nil {
-			// The others have a right to theirs, and this one may have ended meanwhile.
-			n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
+	n.cut = map[string]bool{}
+	for id := range n.connected {
+		n.cut[id] = true
+	}
+	n.reconnect(ctx, made)
+	return made, nil
+}
+
+// reconnect connects sandboxes that are cut off. The caller has the turn.
+func (n *Network) reconnect(ctx context.Context, made *network.Network) {
+	for _, id := range slices.Sorted(maps.Keys(n.cut)) {
+		_, err := n.connect(ctx, made, n.connected[id])
+		if err == nil {
+			delete(n.cut, id)
+			continue
+		}
+		// The others have a right to theirs, and this one may have ended meanwhile.
+		n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
+		if errors.Is(err, unix.EPERM) && made.Namespace().Status().Rootless {
+			// Its user namespace is below one that has ended, which nobody can enter.
+			delete(n.cut, id)
+			n.mu.Lock()
+			n.lost[id] = true
+			n.mu.Unlock()
 		}
 	}
-	return made, nil
+	n.mu.Lock()
+	n.isCut = len(n.cut) > 0
+	n.mu.Unlock()
+}
+
+// Lost implements oci.Network.
+func (n *Network) Lost() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.lost))
 }
 
 // Ready returns why pods cannot be connected, and mends what it can: it is asked with every heartbeat. Nobody waits
 // while it asks whether the namespace is there.
 func (n *Network) Ready(ctx context.Context) error {
 	n.mu.Lock()
-	open, broken, told := n.network, n.broken, len(n.ranges) > 0
+	open, broken, told, isCut := n.network, n.broken, len(n.ranges) > 0, n.isCut
 	n.mu.Unlock()
 	if !told {
 		return ErrNoRanges
 	}
 	var gone error
 	if open != nil && broken == nil {
-		gone = open.Namespace().Alive(ctx)
-		if gone == nil || ctx.Err() != nil {
+		var known bool
+		if gone, known = n.ask(ctx, open); gone == nil && !isCut || !known {
 			return nil // it may be slow; who connects a sandbox waits for it
 		}
 	}
 	if err := n.begin(ctx); err != nil {
 		return err
 	}
-	defer n.end()
 	if now, broken := n.now(); now != open && broken == nil {
+		n.end()
 		return nil // somebody else has mended it
+	}
+	if broken == nil && gone == nil {
+		n.reconnect(ctx, open)
+		n.end()
+		return nil
 	}
 	if gone != nil {
 		n.cfg.Log.Warn("the node namespace is gone and is made anew", "reason", gone)
 	}
-	return n.open(ctx)
+	return n.reopen(ctx)
 }
 
 // await waits for the policies that there are in a namespace, while nobody else has to wait for it.
@@ -340,6 +444,10 @@ func (n *Network) Detach(ctx context.Context, sandboxID string) error {
 	}
 	defer n.end()
 	delete(n.connected, sandboxID)
+	delete(n.cut, sandboxID)
+	n.mu.Lock()
+	delete(n.lost, sandboxID)
+	n.mu.Unlock()
 	open, _ := n.now()
 	if open == nil {
 		n.forget(sandboxID)
@@ -405,6 +513,7 @@ func (n *Network) Close() error {
 	open := n.network
 	n.network, n.broken, n.closed = nil, errClosed, true
 	n.mu.Unlock()
+	n.die()
 	if open == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 var ranges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
 
 // patience is how long a test waits for what takes a fraction of it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is a machine's network namespace, which the tests run in, with the network of a node.
 type world struct {
@@ -197,6 +197,38 @@ func TestLife(t *testing.T) {
 
 // When all that holds the namespace is killed, Ready makes it anew with what was connected, and who works in it is
 // told.
+// What is left of a network that was taken away is which addresses its pods have had: in the next one others get them
+// last, while somebody may still know them as those of the pods before.
+//
+// spec: NET-1
+func TestAddressesOutliveTheNetwork(t *testing.T) {
+	w := newWorld(t)
+	had := map[netip.Addr]bool{}
+	for round := range 3 {
+		w.check(w.n.Configure(t.Context(), ranges, nil))
+		for i := range 2 {
+			s := w.sandbox(fmt.Sprint("s", round, i))
+			a := w.attach(s)
+			if had[a] {
+				t.Errorf("the address %s is given a second time, of 251", a)
+			}
+			had[a] = true
+		}
+		w.check(w.n.Close())
+		w.check(podnet.Remove(t.Context(), w.cfg))
+		files, err := os.ReadDir(w.cfg.Dir)
+		w.check(err)
+		if len(files) != 1 || files[0].Name() != "addresses.json" {
+			t.Errorf("the files %v are left", files)
+		}
+		w.n = podnet.New(w.cfg)
+	}
+	// A register that cannot be read has nothing to keep.
+	w.check(os.WriteFile(filepath.Join(w.cfg.Dir, "addresses.json"), []byte("{"), 0o600))
+	w.check(podnet.Remove(t.Context(), w.cfg))
+	w.check(w.n.Configure(t.Context(), ranges, nil))
+}
+
 func TestReadyMends(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.sandbox("a"), w.sandbox("b")
@@ -243,6 +275,50 @@ func TestReadyMends(t *testing.T) {
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// A helper that hangs for good is replaced by its spare, although nobody waits for longer than a heartbeat does: while
+// a network is open, and when one is opened.
+func TestHungHelperIsReplaced(t *testing.T) {
+	for _, when := range []string{"open", "opened"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a, b := w.sandbox("a"), w.sandbox("b")
+			w.check(w.n.Configure(t.Context(), ranges, nil))
+			_, atB := w.attach(a), w.attach(b)
+			for _, pid := range w.helpers() {
+				name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				w.check(err)
+				if strings.HasPrefix(string(name), "monoplane-node") {
+					w.check(syscall.Kill(pid, syscall.SIGSTOP))
+					defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+				}
+			}
+			if when == "opened" {
+				w.check(w.n.Close())
+				w.n = podnet.New(w.cfg)
+			}
+			short := func(f func(ctx context.Context) error) error {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				return f(ctx)
+			}
+			c := w.sandbox("c")
+			w.eventually(func() error {
+				err := short(func(ctx context.Context) error {
+					return w.n.Configure(ctx, ranges, []oci.Sandbox{a, b})
+				})
+				if err := errors.Join(err, short(w.n.Ready)); err != nil {
+					return err
+				}
+				if err := short(func(ctx context.Context) error { _, err := w.n.Attach(ctx, c); return err }); err != nil {
+					return err
+				}
+				return w.reaches(c, atB, "b")
+			})
+		})
 	}
 }
 

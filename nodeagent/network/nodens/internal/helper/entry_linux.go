@@ -33,9 +33,17 @@ const Socket = "node.sock"
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Argv0 {
 		runtime.LockOSThread()
+		name(Argv0)
 		os.Exit(run())
 	}
 	if len(os.Args) > 0 && os.Args[0] == SpareArgv0 {
+		name(SpareArgv0)
 		os.Exit(spare())
 	}
+}
+
+// name gives the process its name: the kernel's is that of the path by which it was started, such as "exe".
+func name(argv0 string) {
+	// What cannot be named works all the same.
+	_ = os.WriteFile("/proc/self/comm", []byte(argv0), 0)
 }

@@ -23,10 +23,10 @@ const (
 )
 
 type server struct {
-	namespace uint64 // The inode of the network namespace.
-	ipv6      bool
-	ends      chan struct{}
-	once      sync.Once
+	hello    wire.Hello
+	ends     chan struct{}
+	once     sync.Once
+	replaced chan replacement
 
 	setup sync.Mutex     // One setup at a time.
 	pods  [64]sync.Mutex // One call at a time for a sandbox: the lock of its hash.
@@ -68,13 +68,15 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "the helper does not see /proc:", err)
 		return 1
 	}
+	program, err := wire.OwnProgram()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the helper does not know itself:", err)
+		return 1
+	}
 	_, err = os.Stat("/proc/sys/net/ipv6")
-	s := &server{namespace: ns.Ino, ipv6: err == nil, ends: make(chan struct{})}
-	done, kept := make(chan struct{}), make(chan struct{})
-	go func() {
-		keepSpare(listen, dir, done)
-		close(kept)
-	}()
+	s := &server{ends: make(chan struct{}), replaced: make(chan replacement),
+		hello: wire.Hello{Version: wire.Version, Program: program, Namespace: ns.Ino, IPv6: err == nil}}
+	spares := keep(listen, dir, inherited())
 	go s.watch()
 	go s.accept(l.(*net.UnixListener))
 	if ready != nil {
@@ -82,10 +84,17 @@ func run() int {
 		ready.Close()
 		lock.Close()
 	}
-	<-s.ends
-	close(done)
-	<-kept
-	return 0
+	for {
+		select {
+		case <-s.ends:
+			spares.end()
+			return 0
+		case by := <-s.replaced:
+			now := spares.handOver()
+			by.failed <- become(by.program, now)
+			spares = keep(listen, dir, now)
+		}
+	}
 }
 
 func (s *server) end() { s.once.Do(func() { close(s.ends) }) }
@@ -131,7 +140,7 @@ func (s *server) serve(conn *net.UnixConn) {
 		return
 	}
 	defer closeAll(files)
-	reply := wire.Reply{Hello: wire.Hello{Version: wire.Version, Namespace: s.namespace, IPv6: s.ipv6}}
+	reply := wire.Reply{Hello: s.hello}
 	answers, err := s.do(&request, files, &reply)
 	if err != nil {
 		reply.Fail(err)
@@ -174,6 +183,17 @@ func ours(conn *net.UnixConn) error {
 // do carries a request out, and returns the files of its answer.
 func (s *server) do(r *wire.Request, files []*os.File, reply *wire.Reply) (answers []*os.File, err error) {
 	switch {
+	case r.Replace != nil:
+		if len(files) != 1 {
+			return nil, fmt.Errorf("the helper is replaced by one program, not %d", len(files))
+		}
+		by := replacement{program: files[0], failed: make(chan error, 1)}
+		select {
+		case s.replaced <- by:
+			return nil, <-by.failed
+		case <-s.ends:
+			return nil, errors.New("the helper ends")
+		}
 	case r.Setup != nil:
 		s.setup.Lock()
 		defer s.setup.Unlock()

@@ -49,7 +49,7 @@ func (s *server) setUp(want *wire.Setup) error {
 		own = append(own, r.Masked().Addr().Next())
 	}
 	for _, a := range own {
-		if a.Is6() && !s.ipv6 {
+		if a.Is6() && !s.hello.IPv6 {
 			return fmt.Errorf("the pod range of IPv6 cannot be used: this machine's kernel has IPv6 disabled")
 		}
 		if err := h.AddrReplace(lo, address(a)); err != nil {
@@ -82,7 +82,7 @@ func (s *server) sysctls() error {
 		{"ipv4/conf/all/send_redirects", "0"},
 		{"ipv4/conf/default/send_redirects", "0"},
 	}
-	if s.ipv6 {
+	if s.hello.IPv6 {
 		values = append(values, [][2]string{
 			{"ipv6/conf/all/disable_ipv6", "0"},
 			{"ipv6/conf/default/disable_ipv6", "0"},
@@ -116,7 +116,7 @@ func (s *server) delivery(h *netlink.Handle, lo netlink.Link) error {
 		all    netip.Prefix
 	}{{unix.AF_INET, netip.MustParsePrefix("0.0.0.0/0")}, {unix.AF_INET6, netip.MustParsePrefix("::/0")}}
 	for _, f := range families {
-		if f.family == unix.AF_INET6 && !s.ipv6 {
+		if f.family == unix.AF_INET6 && !s.hello.IPv6 {
 			continue
 		}
 		rule := netlink.NewRule()

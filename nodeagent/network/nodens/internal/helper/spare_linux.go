@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
 // SpareArgv0 is the program name under which the program waits for the helper to die.
@@ -19,64 +21,128 @@ const spareFD = 5
 // it. The spare waits for the helper's end, which it sees by a pipe, and becomes the helper; a helper sees that its
 // spare has ended and starts another. Calls wait meanwhile: both have the listening socket.
 
-// spare waits, and returns the exit code if the helper has ended as it was told to.
+// armed is the first byte that a spare reads from its pipe: from then on it becomes the helper when the pipe ends.
+// Another byte has it end. It is so in all versions, since a helper that is replaced by one of another program leaves
+// it its spare.
+const armed = 'a'
+
+// spare waits, and returns the exit code if it is not to become the helper.
 func spare() int {
 	pipe := os.NewFile(spareFD, "pipe")
 	var word [1]byte
+	if n, _ := pipe.Read(word[:]); n == 0 || word[0] != armed {
+		return 0
+	}
 	if n, _ := pipe.Read(word[:]); n > 0 {
 		return 0
 	}
 	pipe.Close()
-	err := syscall.Exec("/proc/self/exe", []string{Argv0}, os.Environ())
+	err := syscall.Exec(wire.Self, []string{Argv0}, os.Environ())
 	fmt.Fprintln(os.Stderr, "the spare cannot become the helper:", err)
 	return 1
 }
 
-// keepSpare has a spare while the helper lives. When done is closed, it tells it to end.
-func keepSpare(listen, dir *os.File, done <-chan struct{}) {
+// spareProcess is a spare that has been started.
+type spareProcess struct {
+	pid   int
+	pipe  *os.File      // Where it is told to end.
+	ended chan struct{} // Closed when it has ended.
+}
+
+// end tells the spare to end, and waits until it has.
+func (p *spareProcess) end() {
+	_, _ = p.pipe.Write([]byte{0})
+	<-p.ended
+}
+
+// keeper has a spare while the helper lives.
+type keeper struct {
+	listen, dir *os.File
+
+	stop chan bool // Whether the spare is to go on.
+	left chan *spareProcess
+}
+
+// keep starts spares, one after the other, until end or handOver. Before, if it is not nil, is one that there is, of
+// another program: it ends when the first other is there.
+func keep(listen, dir *os.File, before *spareProcess) *keeper {
+	k := &keeper{listen: listen, dir: dir, stop: make(chan bool), left: make(chan *spareProcess, 1)}
+	go func() { k.left <- k.run(before) }()
+	return k
+}
+
+// end ends the spare.
+func (k *keeper) end() {
+	k.stop <- false
+	<-k.left
+}
+
+// handOver returns the spare, which goes on; nil if there is none at the moment.
+func (k *keeper) handOver() *spareProcess {
+	k.stop <- true
+	return <-k.left
+}
+
+func (k *keeper) run(now *spareProcess) *spareProcess {
 	for {
-		ended, tell, err := startSpare(listen, dir)
+		next, err := startSpare(k.listen, k.dir, now == nil)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "the helper has no spare:", err)
-		}
-		select {
-		case <-done:
-			if err == nil {
-				tell()
-				<-ended
+			fmt.Fprintln(os.Stderr, "the helper has no new spare:", err)
+		} else {
+			if now != nil {
+				// There is none between the two writes: better than two, which would both become the helper.
+				_, _ = now.pipe.Write([]byte{0})
+				_, _ = next.pipe.Write([]byte{armed})
 			}
-			return
-		case <-ended:
+			now = next
+		}
+		var ended chan struct{}
+		if err == nil {
+			ended = now.ended
 		}
 		// Not faster than something that kills it again and again, or has no memory for it.
-		select {
-		case <-done:
-			return
-		case <-time.After(100 * time.Millisecond):
+		again := time.After(100 * time.Millisecond)
+		for ended != nil || again != nil {
+			select {
+			case goesOn := <-k.stop:
+				if now == nil || goesOn {
+					return now
+				}
+				now.end()
+				return nil
+			case <-ended:
+				now, ended = nil, nil
+			case <-again:
+				again = nil
+			}
 		}
 	}
 }
 
-// startSpare returns when the spare has ended, and how to tell it to. Without a spare, it counts as ended.
-func startSpare(listen, dir *os.File) (ended <-chan struct{}, tell func(), err error) {
-	end := make(chan struct{})
+// startSpare starts one, which is armed from the beginning or not yet.
+func startSpare(listen, dir *os.File, isArmed bool) (*spareProcess, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		close(end)
-		return end, nil, err
+		return nil, err
 	}
 	defer read.Close()
-	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{SpareArgv0}, Stderr: os.Stderr,
+	if isArmed {
+		if _, err := write.Write([]byte{armed}); err != nil {
+			write.Close()
+			return nil, err
+		}
+	}
+	cmd := exec.Cmd{Path: wire.Self, Args: []string{SpareArgv0}, Stderr: os.Stderr,
 		ExtraFiles: []*os.File{listen, dir, read}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if err := cmd.Start(); err != nil {
 		write.Close()
-		close(end)
-		return end, nil, err
+		return nil, err
 	}
+	p := &spareProcess{pid: cmd.Process.Pid, pipe: write, ended: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		write.Close()
-		close(end)
+		close(p.ended)
 	}()
-	return end, func() { _, _ = write.Write([]byte{1}) }, nil
+	return p, nil
 }

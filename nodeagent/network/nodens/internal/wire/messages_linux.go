@@ -4,11 +4,14 @@ import (
 	"net/netip"
 )
 
-// Version is that of these messages. A helper of another is replaced.
-const Version = 2
+// Version is that of these messages. A helper of another cannot be used. What no version may change is how a request
+// is sent and answered, what one without any field means, Replace, and the fields of Hello: by them a server has a
+// helper of any version become one of its own.
+const Version = 3
 
 // Request asks for one thing: the field that is set. One without any asks who the helper is.
 type Request struct {
+	Replace   *Replace   `json:",omitempty"` // With the program.
 	Setup     *Setup     `json:",omitempty"`
 	Attach    *Attach    `json:",omitempty"` // With the pod's namespace.
 	Detach    *Detach    `json:",omitempty"`
@@ -31,10 +34,19 @@ type Reply struct {
 // Hello says who the helper is.
 type Hello struct {
 	Version int
+	// Program is the file that the helper is a process of.
+	Program Program `json:",omitzero"`
 	// Namespace is the inode of the network namespace, which tells it from others that there are.
 	Namespace uint64
 	IPv6      bool
 }
+
+// Program is the file of a program. While a process of it lives, no other file of the machine is the same.
+type Program struct{ Device, Inode uint64 }
+
+// Replace has the helper become a process of the program that comes with the request, in the same namespaces, and
+// start another spare. It is answered only if that fails: then all is as it was. Otherwise the connection ends.
+type Replace struct{}
 
 // Setup makes the node namespace as it should be; repeated, it repairs. What it does not name is left alone.
 type Setup struct {
