@@ -19,6 +19,8 @@ type ImageUser struct {
 	UID *int64
 	// Name is the user's name where the image has that in place of a number.
 	Name string
+	// Root is set where the image has neither, which is certain to mean root.
+	Root bool
 }
 
 // effective returns what applies to container c of pod p: what the container says wins over what the pod says.
@@ -77,6 +79,9 @@ func security(p *corev1.Pod, c *corev1.Container, f Facts) (*runtimeapi.LinuxCon
 		// Runtimes take a group with a user only. Without a group the user is left to them: to name it, as kubelets do,
 		// would make them forget the group that the image has for it.
 		out.RunAsUser, out.RunAsUsername = number(f.ImageUser.UID), f.ImageUser.Name
+		if f.ImageUser.Root {
+			out.RunAsUser = &runtimeapi.Int64Value{}
+		}
 	}
 	if s.GetProcMount() != "Unmasked" {
 		out.MaskedPaths, out.ReadonlyPaths = append(maskedPaths(), f.node().MaskedPaths...), readonlyPaths()

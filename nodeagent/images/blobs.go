@@ -87,6 +87,10 @@ func (s *Store) fillBlob(
 	case err != nil:
 		return false, err
 	}
+	// Another one may have finished between the look for the blob and the creation of this file.
+	if have, err := s.hasBlob(b); err != nil || have {
+		return have, errors.Join(err, os.Remove(f.Name()))
+	}
 	if err := s.room(b.Size - mine.Size()); err != nil {
 		return false, err
 	}

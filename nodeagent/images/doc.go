@@ -12,7 +12,7 @@
 //	DIR/blobs/HEX            manifests, configurations and compressed layers, named by their SHA-256
 //	DIR/layers/HEX/fs        the unpacked layer whose uncompressed archive has this SHA-256 (its diff id)
 //	DIR/layers/HEX/info.json its size
-//	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy
+//	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy; volumes
 //	DIR/partial/HEX          a download that has begun, for whoever goes on with it
 //	DIR/tmp/NAME             of one process: what it is making or removing, and leases, which name what its running
 //	                         pulls need; its file "lock" is locked as long as the process has the store open

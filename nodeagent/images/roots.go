@@ -10,11 +10,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"monoplane.dev/nodeagent/images/unpack"
 )
 
-const rootFile = "root.json"
+// Names in the directory of a root.
+const (
+	rootFile   = "root.json"
+	volumesDir = "volumes"
+)
 
 // rootName is what the ids of containers look like.
 var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
@@ -96,13 +101,16 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootR
 		}
 		root.Lower = append(root.Lower, dir)
 	}
-	for _, name := range []string{"upper", "work", "copy"} {
+	for _, name := range []string{"upper", "work", "copy", volumesDir} {
 		if err := s.removeAll(filepath.Join(root.Dir, name)); err != nil {
 			return err
 		}
 	}
+	if err := makeVolumes(root, req.Volumes); err != nil {
+		return err
+	}
 	shift := unpack.Shift{UIDs: ranges(req.UIDs), GIDs: ranges(req.GIDs)}
-	if req.Copy || s.flavour == unpack.Plain {
+	if req.Copy || !s.overlays() {
 		lowestFirst := slices.Clone(root.Lower)
 		slices.Reverse(lowestFirst)
 		root.Lower, root.Copied = nil, filepath.Join(root.Dir, "copy")
@@ -127,6 +135,49 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootR
 		return err
 	}
 	return unpack.Upper(root.Upper, root.Lower[0], shift)
+}
+
+// tryOverlay reports whether overlayfs can be mounted of directories of the store, and says it where it cannot.
+func (s *Store) tryOverlay() bool {
+	err := errors.New("its file system cannot hold what overlayfs needs")
+	if s.flavour != unpack.Plain {
+		if s.cfg.Overlay == nil {
+			return true
+		}
+		dir := s.scratch("overlay")
+		if os.Mkdir(dir, 0o700) != nil {
+			return true // The disk may be full, say: that is no answer.
+		}
+		err = s.cfg.Overlay(dir, s.flavour == unpack.User)
+		_ = s.removeAll(dir) // What is left goes with this process's folder.
+	}
+	if err != nil {
+		s.cfg.Log.Warn("each container gets a copy of the files of its image, which takes time and disk: they cannot be an "+
+			"overlay", "dir", s.dir.Path(), "reason", err)
+	}
+	return err == nil
+}
+
+// makeVolumes makes the directories of volumes.
+func makeVolumes(root *Root, n int) error {
+	root.Volumes = nil
+	for i := range n {
+		if i == 0 {
+			if err := os.Mkdir(filepath.Join(root.Dir, volumesDir), 0o700); err != nil {
+				return err
+			}
+		}
+		dir := filepath.Join(root.Dir, volumesDir, strconv.Itoa(i))
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			err = os.Chmod(dir, 0o755) //nolint:gosec // only containers get to it; Mkdir is subject to the umask
+		}
+		if err != nil {
+			return err
+		}
+		root.Volumes = append(root.Volumes, dir)
+	}
+	return nil
 }
 
 func ranges(in []IDMap) []unpack.IDRange {
@@ -204,14 +255,15 @@ func (s *Store) removeAll(dir string) error {
 	return err
 }
 
-// RootUsage returns what a container has written in its root: bytes on the disk, and inodes.
+// RootUsage returns what a container has written in its root and in its volumes, with what those have of the image:
+// bytes on the disk, and inodes.
 func (s *Store) RootUsage(ctx context.Context, id string) (Usage, error) {
 	root, err := s.Root(id)
 	if err != nil {
 		return Usage{}, err
 	}
 	var total Usage
-	for _, dir := range []string{root.Upper, root.Copied} {
+	for _, dir := range append([]string{root.Upper, root.Copied}, root.Volumes...) {
 		if dir == "" {
 			continue
 		}

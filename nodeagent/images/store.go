@@ -35,6 +35,8 @@ type Store struct {
 	dir      *datadir.Dir
 	registry *registry.Client
 	flavour  Flavour
+	// overlays says whether roots can be overlays; it is asked of the file system once.
+	overlays func() bool
 	// unpacking has a place for each layer that may be unpacked at a time.
 	unpacking chan struct{}
 
@@ -80,10 +82,21 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("image store: %w", err)
 	}
 	s := &Store{cfg: cfg, dir: dir, registry: client, unpacking: make(chan struct{}, unpackers())}
+	s.overlays = sync.OnceValue(s.tryOverlay)
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("image store %s: %w", dir.Path(), err)
 	}
 	return s, nil
+}
+
+// Check returns why the store cannot be opened, such as that it belongs to another user; nil if it can. Like Open, it
+// makes the directory where it is missing.
+func Check(cfg Config) error {
+	s, err := Open(cfg)
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
 func (s *Store) open() error {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,9 +114,20 @@ func TestRoots(t *testing.T) {
 	ref := host + "/app:v1"
 	push(t, ref, plainImage(t))
 	img := pull(t, s, ref)
-	root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: ref})
+	root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: ref, Volumes: 2})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(root.Volumes) != 2 || root.Volumes[0] == root.Volumes[1] {
+		t.Fatalf("it has the volumes %q, not two", root.Volumes)
+	}
+	for _, dir := range root.Volumes {
+		if info, err := os.Lstat(dir); err != nil || info.Mode() != os.ModeDir|0o755 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "f"), []byte("written"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(root.Lower) != 3 || root.Image != img.ID || root.Upper == "" || root.Work == "" {
 		t.Errorf("%+v", root)
@@ -130,8 +144,8 @@ func TestRoots(t *testing.T) {
 	if diff := cmp.Diff(root, again); err != nil || diff != "" {
 		t.Errorf("asked again: %v, %s", err, diff)
 	}
-	if u, err := s.RootUsage(t.Context(), "c1"); err != nil || u.Inodes != 2 || u.Bytes == 0 {
-		t.Errorf("usage of a root with one file: %+v, %v", u, err)
+	if u, err := s.RootUsage(t.Context(), "c1"); err != nil || u.Inodes != 6 || u.Bytes == 0 {
+		t.Errorf("usage of a root and two volumes with a file each: %+v, %v", u, err)
 	}
 	if err := s.Remove(t.Context(), ref); !errors.Is(err, images.ErrInUse) {
 		t.Errorf("an image in use was removed: %v", err)
@@ -177,6 +191,49 @@ func TestCopiedRoot(t *testing.T) {
 	}
 	if info, err := os.Lstat(filepath.Join(root.Copied, "top")); err != nil || !info.ModTime().Equal(made) {
 		t.Errorf("top: %v, %v", info, err)
+	}
+}
+
+// Where overlayfs cannot be mounted each root is a copy, which is said once.
+func TestRootsWithoutOverlay(t *testing.T) {
+	host := serve(t)
+	ref := host + "/app:v1"
+	push(t, host+"/app:v1", plainImage(t))
+	for _, fails := range []error{nil, errors.New("it is one itself")} {
+		var said bytes.Buffer
+		tried := 0
+		s := open(t, func(c *images.Config) {
+			c.Log = slog.New(slog.NewTextHandler(&said, nil))
+			c.Overlay = func(dir string, _ bool) error {
+				tried++
+				return errors.Join(fails, os.Mkdir(filepath.Join(dir, "work"), 0o700))
+			}
+		})
+		pull(t, s, ref)
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				root, err := s.Mountable(t.Context(), images.RootRequest{ID: fmt.Sprint("c", i), Image: ref})
+				if err != nil || (root.Copied != "") != (fails != nil) || (root.Upper != "") == (fails != nil) {
+					t.Errorf("overlays fail: %v; %+v, %v", fails, root, err)
+				}
+			})
+		}
+		all.Wait()
+		if times := strings.Count(said.String(), "it is one itself"); tried != 1 || (times == 1) != (fails != nil) {
+			t.Errorf("overlays fail: %v; tried %d times, said: %s", fails, tried, &said)
+		}
+		for i := range 5 {
+			if err := s.Release(t.Context(), fmt.Sprint("c", i)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Remove(t.Context(), ref); err != nil {
+			t.Error(err)
+		}
+		if left := remains(t, s); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
 	}
 }
 

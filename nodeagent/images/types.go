@@ -23,6 +23,10 @@ type Config struct {
 	// Remove removes directories in which containers have left what belongs to other ids than this process's; nil where
 	// there are none.
 	Remove func(dir string) error
+	// Overlay returns why overlayfs cannot be mounted of directories in an empty one; nil if it can, or if that is not
+	// known. User says with which extended attributes. It is called before the first root is made. After an error each
+	// root is a copy. A nil function stands for a file system that can.
+	Overlay func(dir string, user bool) error
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -137,6 +141,8 @@ type RootRequest struct {
 	// ReadOnly asks for no upper directory, such as for image volumes. overlayfs needs two lower directories then: Lower
 	// has an empty one at its end if the image has only one layer.
 	ReadOnly bool
+	// Volumes is how many directories the container needs beside its root, for what its image declares as volumes.
+	Volumes int
 }
 
 // IDMap maps Size ids of a container, from Container on, to those of the machine from Host on.
@@ -154,6 +160,8 @@ type Root struct {
 	// other two, empty for a ReadOnly root.
 	Lower       []string
 	Upper, Work string
+	// Volumes are as many empty directories as RootRequest.Volumes asks for, with the mode 0755.
+	Volumes []string `json:",omitempty"`
 	// Options are further mount options of overlayfs: "userxattr" where the flavour is User.
 	Options []string
 	// Made is when it was made.

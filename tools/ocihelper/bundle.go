@@ -27,11 +27,15 @@ type bundle struct {
 	Upper, Work string
 	// UserXattr is set where the layers were unpacked without the right to set trusted attributes.
 	UserXattr bool
-	// MapIDs are the ids of the machine that the ids of the layers' files stand for in the container's user namespace.
-	MapIDs []specs.LinuxIDMapping `json:",omitempty"`
+	// Users is the path of the pod's user namespace, whose ids the layers' files have in the container; empty for the
+	// machine's. UIDs and GIDs are its ids.
+	Users      string                 `json:",omitempty"`
+	UIDs, GIDs []specs.LinuxIDMapping `json:",omitempty"`
 	// User is the user as the image or the pod names it, "user", "uid", "user:group" or "uid:gid"; empty leaves that to
 	// Spec.Process.User.
 	User string
+	// GroupsOf is a user, as in User but without a group, whose groups in the image's /etc/group the process has, too.
+	GroupsOf string `json:",omitempty"`
 	// StrictGroups leaves out the groups that the image's /etc/group gives the user.
 	StrictGroups bool
 	// Rootless is set where the helper has no rights over cgroups.
@@ -44,6 +48,8 @@ type bundle struct {
 
 	// Parts are the mounts, by their indices, of whose sources only the paths below them are wanted.
 	Parts map[int]string `json:",omitempty"`
+	// Volumes are the mounts that the image declares, by their indices, each with its empty directory.
+	Volumes map[int]string `json:",omitempty"`
 
 	clones []int // Of Shared, in its order.
 }

@@ -54,6 +54,9 @@ func create(c command) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := giveOutput(config, p); err != nil {
+		return 0, err
+	}
 	p.Init = true
 	if err := container.Start(p); err != nil {
 		return 0, err
@@ -79,6 +82,10 @@ func execute(c command) (pid int, err error) {
 	}
 	p, err := c.process(&as, c.args)
 	if err != nil {
+		return 0, err
+	}
+	config := container.Config()
+	if err := giveOutput(&config, p); err != nil {
 		return 0, err
 	}
 	if err := container.Start(p); err != nil {
@@ -115,6 +122,35 @@ func (c command) process(as *specs.Process, args []string) (*libcontainer.Proces
 	}
 	p.Stdin, p.Stdout, p.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return p, nil
+}
+
+// giveOutput gives the pipes of a process to its user, who may open them anew as /dev/stdout. In a user namespace
+// libcontainer cannot: they are nobody's there.
+func giveOutput(config *configs.Config, p *libcontainer.Process) error {
+	if !config.Namespaces.Contains(configs.NEWUSER) || p.ConsoleSocket != nil {
+		return nil
+	}
+	uid, err := config.HostUID(p.UID)
+	if err != nil {
+		return err
+	}
+	gid, err := config.HostGID(p.GID)
+	if err != nil {
+		return err
+	}
+	for fd := range 3 {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return os.NewSyscallError("fstat", err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			continue
+		}
+		if err := unix.Fchown(fd, uid, gid); err != nil {
+			return os.NewSyscallError("fchown", err)
+		}
+	}
+	return nil
 }
 
 var rlimits = map[string]int{

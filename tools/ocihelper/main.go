@@ -5,7 +5,8 @@
 //
 //	ocihelper create BUNDLE ID          makes the container that BUNDLE/bundle.json describes, up to its last step
 //	ocihelper exec BUNDLE ID -- ARGS    runs one more process in it
-//	ocihelper pause                     is the process 1 of a pod whose containers share their processes
+//	ocihelper hold SETTING=VALUE…       makes the namespaces ready that it was started in, and holds them
+//	ocihelper pause SETTING=VALUE…      does too, as the process 1 of a pod whose containers share their processes
 //	ocihelper check                     tells whether libcontainer can make containers here
 //	ocihelper enter                     enters user namespaces (see enter.go)
 //	ocihelper remove DIRECTORY          removes what users of containers have left there
@@ -49,15 +50,14 @@ func init() {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "hold" { // A namespace, for userNamespace.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		return
+	if len(os.Args) >= 2 && os.Args[1] == "hold" {
+		os.Exit(hold(os.Args[2:]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "remove" {
 		os.Exit(remove(os.Args[2]))
 	}
-	if len(os.Args) == 2 && os.Args[1] == "pause" {
-		os.Exit(pause())
+	if len(os.Args) >= 2 && os.Args[1] == "pause" {
+		os.Exit(pause(os.Args[2:]))
 	}
 	if len(os.Args) == 2 && os.Args[1] == "reap" {
 		reap()

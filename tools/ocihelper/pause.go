@@ -15,10 +15,13 @@ import (
 // socket, which is descriptor 3, once all of that is so, and else why not, and ends when the shim has closed its end:
 // its parent's death tells it nothing, since it is the first process of a namespace that it is not told about in time.
 // To lose the privileges of all threads of Go's runtime it executes itself once more.
-func pause() int {
+func pause(settings []string) int {
 	runtime.LockOSThread() // What a thread gives up it alone gives up, until it executes a program.
 	ready := os.NewFile(reportFD, "ready")
-	err := shutOff()
+	err := writeSettings(settings)
+	if err == nil {
+		err = shutOff()
+	}
 	_, _ = ready.WriteString(err.Error())
 	return 1
 }

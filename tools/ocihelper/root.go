@@ -37,17 +37,17 @@ func (c command) mountRoot(b *bundle) (string, error) {
 	if err := c.placeShm(b); err != nil {
 		return "", err
 	}
+	if b.Users != "" {
+		return root, c.mountWorld(root, b)
+	}
 	if b.Upper == "" {
 		if err := unix.Mount(b.Layers[0], root, "", unix.MS_BIND, ""); err != nil {
 			return "", &os.PathError{Op: "bind", Path: b.Layers[0], Err: err}
 		}
-		return root, nil
-	}
-	layers, err := b.mapLayers()
-	if err != nil {
+	} else if err := mountOverlay(root, b.Layers, b); err != nil {
 		return "", err
 	}
-	return root, mountOverlay(root, layers, b)
+	return root, b.fillVolumes(root)
 }
 
 // mountOverlay uses the file descriptors of the new mount calls, so that neither the number of layers nor the length
@@ -208,37 +208,4 @@ func takeFrom(namespace int, path string) (fd int, err error) {
 	}()
 	<-done
 	return fd, err
-}
-
-// mapLayers gives the layers to the users of the container's user namespace, by clones of them that live as long as
-// this mount namespace.
-func (b *bundle) mapLayers() ([]string, error) {
-	if len(b.MapIDs) == 0 {
-		return b.Layers, nil
-	}
-	users, err := userNamespace(b.MapIDs)
-	if err != nil {
-		return nil, err
-	}
-	defer users.Close()
-	out := make([]string, len(b.Layers))
-	for i, l := range b.Layers {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, l, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-		if err != nil {
-			return nil, &os.PathError{Op: "open_tree", Path: l, Err: err}
-		}
-		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
-		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-		if err == nil {
-			out[i] = filepath.Join(filepath.Dir(b.Upper), "layers", strconv.Itoa(i))
-			if err = os.MkdirAll(out[i], 0o700); err == nil {
-				err = unix.MoveMount(fd, "", unix.AT_FDCWD, out[i], unix.MOVE_MOUNT_F_EMPTY_PATH)
-			}
-		}
-		unix.Close(fd)
-		if err != nil {
-			return nil, fmt.Errorf("a user namespace needs mounts with mapped ids, which %s does not support: %w", l, err)
-		}
-	}
-	return out, nil
 }

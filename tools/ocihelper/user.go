@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -41,22 +39,58 @@ func resolveUser(b *bundle, root string) error {
 		return fmt.Errorf("user %q of the image: %w", b.User, err)
 	}
 	p.User.UID, p.User.GID = uint32(is.Uid), uint32(is.Gid)
-	if len(b.Spec.Linux.UIDMappings) == 0 {
-		for file, id := range map[string]uint32{"uid_map": p.User.UID, "gid_map": p.User.GID} {
-			if err := exists(file, id); err != nil {
-				return fmt.Errorf("user %q of the container: %w", b.User, err)
-			}
+	if b.Users != "" {
+		err = errors.Join(mapped("user", p.User.UID, b.UIDs), mapped("group", p.User.GID, b.GIDs))
+	} else {
+		err = errors.Join(exists("uid_map", p.User.UID), exists("gid_map", p.User.GID))
+	}
+	if err != nil {
+		return fmt.Errorf("user %q of the container: %w", b.User, err)
+	}
+	groups := []int{is.Gid} // A process that changes its group is to keep what its first one was given or denied.
+	if !b.StrictGroups {
+		groups = append(groups, is.Sgids...)
+	}
+	if !b.StrictGroups && b.GroupsOf != "" {
+		more, err := groupsOf(b.GroupsOf, passwd, group)
+		if err != nil {
+			return err
 		}
+		groups = append(groups, more...)
 	}
-	if b.StrictGroups {
-		return nil
-	}
-	for _, g := range is.Sgids {
+	for _, g := range groups {
 		if id := uint32(g); !slices.Contains(p.User.AdditionalGids, id) {
 			p.User.AdditionalGids = append(p.User.AdditionalGids, id)
 		}
 	}
 	return nil
+}
+
+// mapped tells whether the pod's user namespace has an id.
+func mapped(what string, id uint32, ids []specs.LinuxIDMapping) error {
+	var have []string
+	for _, m := range ids {
+		if id >= m.ContainerID && id-m.ContainerID < m.Size {
+			return nil
+		}
+		have = append(have, fmt.Sprintf("%d to %d", m.ContainerID, m.ContainerID+(m.Size-1)))
+	}
+	return fmt.Errorf("the %s %d does not exist in the pod, which has users of its own (hostUsers: false): %s", what, id,
+		strings.Join(have, ", "))
+}
+
+// groupsOf are the groups that a user has beside the one of passwd.
+func groupsOf(name string, passwd, group *os.File) ([]int, error) {
+	for _, f := range []*os.File{passwd, group} {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	is, err := user.GetExecUser(name, nil, limited(passwd), limited(group))
+	if err != nil {
+		return nil, fmt.Errorf("user %q of the image: %w", name, err)
+	}
+	return is.Sgids, nil
 }
 
 // exists tells whether this process's user namespace, in which the container is made, has an id.
@@ -97,27 +131,4 @@ func openInRoot(root, path string) (*os.File, error) {
 		return os.Open(os.DevNull)
 	}
 	return pathrs.Reopen(handle, os.O_RDONLY)
-}
-
-// userNamespace makes a user namespace in which the ids of layers are those of the machine that stand for them. It
-// lives as long as its file, or a mount with it.
-func userNamespace(ids []specs.LinuxIDMapping) (*os.File, error) {
-	var maps []syscall.SysProcIDMap
-	for _, m := range ids {
-		maps = append(maps, syscall.SysProcIDMap{ContainerID: int(m.ContainerID), HostID: int(m.HostID), Size: int(m.Size)})
-	}
-	cmd := exec.Command("/proc/self/exe", "hold")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: maps, GidMappings: maps,
-		Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("a user namespace cannot be made: %w", err)
-	}
-	ns, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/user")
-	_ = in.Close() // It ends by that.
-	_ = cmd.Wait()
-	return ns, err
 }

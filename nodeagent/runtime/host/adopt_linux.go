@@ -116,7 +116,11 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 		list = append(list, c)
 	}
 	sb.shim, _ = loadShim(sb.dir)
-	sb.ips = loadAddresses(sb.dir)
+	var joined bool
+	sb.ips, joined = loadAddresses(sb.dir)
+	// Whoever made it was killed before it was connected: without an address of its own it would pass for one that
+	// shares the machine's.
+	sb.ending = !joined && rec.isolated && r.ownNetwork(rec.config)
 	copied, err := r.isCopy(sb)
 	if err != nil {
 		return nil, err
@@ -192,7 +196,7 @@ func (r *Runtime) discard(sb *sandbox) {
 func (r *Runtime) noteShim(sb *sandbox, h *shimwire.HelloReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sb.version, sb.noView, sb.init = h.Version, h.NoView, int(h.Init)
+	sb.version, sb.noView, sb.init, sb.users = h.Version, h.NoView, int(h.Init), int(h.Users)
 	if h.Version < shimwire.Views {
 		sb.noView = "the pod was started by an older version of monoplane, whose shim can make no view of the filesystem " +
 			"and cannot take privileges away: delete the pod, and create it anew"

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -106,26 +108,29 @@ func (r *Runtime) bundleOf(c *container, image images.Image) (*spec.Bundle, erro
 	in := spec.Input{
 		Sandbox: c.sb.rec.config, Container: c.rec.config,
 		Image: spec.Image{Entrypoint: run.Entrypoint, Cmd: run.Cmd, Env: run.Env, User: run.User,
-			WorkingDir: run.WorkingDir, StopSignal: run.StopSignal},
-		Shim: c.sb.shim.PID, Init: c.sb.init, Target: r.targetLocked(c), OwnNetwork: r.ownNetwork(c.sb.rec.config),
-		Rootless: !isRoot(), Unified: r.cgroups.IsUnified(),
+			WorkingDir: run.WorkingDir, StopSignal: run.StopSignal, Volumes: run.Volumes},
+		Shim: c.sb.shim.PID, Init: c.sb.init, Target: r.targetLocked(c), Users: c.sb.users,
+		OwnNetwork: r.ownNetwork(c.sb.rec.config),
+		Rootless:   !isRoot(), Unified: r.cgroups.IsUnified(),
 	}
 	r.mu.RUnlock()
+	in.MachineName, _ = os.Hostname() // Without it there is no HOSTNAME.
 	for _, f := range []struct {
 		to         *string
 		own, there string
 	}{{&in.Hostname, nameName, hostnamePath}, {&in.Resolv, resolvName, resolvPath}} {
-		for _, path := range []string{filepath.Join(c.sb.dir, f.own), f.there} {
-			if _, err := os.Stat(path); err == nil && *f.to == "" {
-				*f.to = path
-			}
+		if path := filepath.Join(c.sb.dir, f.own); exists(path) {
+			*f.to = path
+		} else if exists(f.there) {
+			*f.to = filepath.Join(c.bundleDir(), f.own) // See copyMachineFiles.
 		}
 	}
+	in.Capabilities = ^uint64(0) // In a user namespace.
 	if isRoot() {
-		in.Capabilities = ownCapabilities()
 		in.CgroupPath = r.cgroups.PathOf(c.sb.rec.group, c.id)
-	} else {
-		in.Capabilities = ^uint64(0)
+		if in.Users == 0 {
+			in.Capabilities = ownCapabilities()
+		}
 	}
 	var profile shimwire.StartRequest
 	if err := profiled(c.rec.config.GetLinux().GetSecurityContext(), &profile); err != nil {
@@ -162,11 +167,11 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	if err != nil {
 		return err
 	}
-	request := images.RootRequest{ID: c.id, Image: c.rec.image}
-	for _, m := range b.Spec.Linux.UIDMappings {
+	request := images.RootRequest{ID: c.id, Image: c.rec.image, Volumes: len(b.Volumes)}
+	for _, m := range b.UIDs {
 		request.UIDs = append(request.UIDs, images.IDMap{Container: m.ContainerID, Host: m.HostID, Size: m.Size})
 	}
-	for _, m := range b.Spec.Linux.GIDMappings {
+	for _, m := range b.GIDs {
 		request.GIDs = append(request.GIDs, images.IDMap{Container: m.ContainerID, Host: m.HostID, Size: m.Size})
 	}
 	root, err := r.oci.Images.Mountable(ctx, request)
@@ -176,6 +181,9 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	b.Layers, b.Upper, b.Work = root.Lower, root.Upper, root.Work
 	if root.Copied != "" {
 		b.Layers, b.Upper, b.Work = []string{root.Copied}, "", ""
+	}
+	for n, i := range slices.Sorted(maps.Keys(b.Volumes)) {
+		b.Volumes[i] = root.Volumes[n]
 	}
 	for _, o := range root.Options {
 		b.UserXattr = b.UserXattr || o == "userxattr"
@@ -190,6 +198,30 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	}
 	if err := os.WriteFile(filepath.Join(c.bundleDir(), spec.File), text, 0o600); err != nil {
 		return failed("the container cannot be described: %v", err)
+	}
+	if err := c.copyMachineFiles(); err != nil {
+		return failed("the container cannot have the machine's files: %v", err)
+	}
+	return nil
+}
+
+// copyMachineFiles gives a container copies of those files of the machine for which its sandbox has none of its own:
+// root in a container may write to them.
+func (c *container) copyMachineFiles() error {
+	for _, f := range [][2]string{{nameName, hostnamePath}, {resolvName, resolvPath}} {
+		if exists(filepath.Join(c.sb.dir, f[0])) {
+			continue
+		}
+		text, err := os.ReadFile(f[1])
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = writeShared(filepath.Join(c.bundleDir(), f[0]), text)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -37,8 +37,9 @@ type Config struct {
 
 // OCI is what containers of images need.
 type OCI struct {
-	// Helper is the program that makes them (package oci/helper). The runtime does not close it. Required.
-	Helper *os.File
+	// Helper returns the program that makes them (package oci/helper), the same whenever it is asked: not before the
+	// first pod, so that a start does not wait for it. The runtime does not close it. Required.
+	Helper func() (*os.File, error)
 	// Images is the store of images, and Service what CRI is answered of it. Required.
 	Images  oci.Images
 	Service runtimeapi.ImageServiceServer

@@ -142,11 +142,11 @@ func (r *Runtime) makeSandbox(sb *sandbox) error {
 	})
 }
 
-// StopPodSandbox kills whatever runs in the sandbox and ends its shim. It returns when nothing is left, or after
-// StopMargin with an error that names what is: then the runtime goes on by itself. Stopping what does not exist or is
-// stopped is no error.
+// StopPodSandbox kills whatever runs in the sandbox, ends its shim, and gives its addresses back. It returns when
+// nothing is left, or after StopMargin with an error that names what is: then the runtime goes on by itself. Stopping
+// what does not exist or is stopped is no error.
 //
-// spec: SAFE-6
+// spec: SAFE-6, NET-1
 func (r *Runtime) StopPodSandbox(
 	ctx context.Context, req *runtimeapi.StopPodSandboxRequest,
 ) (*runtimeapi.StopPodSandboxResponse, error) {
@@ -159,6 +159,7 @@ func (r *Runtime) StopPodSandbox(
 	if err := r.stopSandbox(ctx, sb); err != nil {
 		return nil, err
 	}
+	r.disconnect(ctx, sb)
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 

@@ -98,21 +98,22 @@
 // # What neighbours are promised
 //
 // A container inherits no descriptor, no environment and no signal setting of this process or of its shim, only
-// PATH, HOSTNAME, MONOPLANE_SANDBOX_ID, MONOPLANE_CONTAINER_ID and MONOPLANE_TERMINATION_LOG beside its own
-// variables. The directory of the runtime has mode 0700. Processes of the same user can signal each other, trace each
-// other if they have the same privileges, and read each other's files, as anywhere: to keep pods apart from the agent
-// and from each other, run them as different users. A container that stops, traces or kills its shim ends with its
-// pod.
+// PATH, HOSTNAME, MONOPLANE_SANDBOX_ID, MONOPLANE_CONTAINER_ID, MONOPLANE_TERMINATION_LOG and
+// MONOPLANE_SERVICE_ACCOUNT beside its own variables. The directory of the runtime has mode 0700. Processes of the
+// same user can signal each other, trace each other if they have the same privileges, and read each other's files, as
+// anywhere: to keep pods apart from the agent and from each other, run them as different users. A container that
+// stops, traces or kills its shim ends with its pod.
 //
 // # Differences from a container runtime
 //
 // Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent
 // until somebody attaches; so does a terminal, whose output is logged as stdout. The file of the termination
-// message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as
-// writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under
-// "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed
-// its marker (see package sys) can be missed only if the shim is killed; a process that forks faster than it can be
-// killed delays the end of its container but is never reported gone.
+// message is named by MONOPLANE_TERMINATION_LOG in the environment too, the directory with the token of the pod's
+// service account by MONOPLANE_SERVICE_ACCOUNT: where no view can be made that is the way to it. Resource limits are
+// enforced as far as writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON
+// array, under "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent
+// and changed its marker (see package sys) can be missed only if the shim is killed; a process that forks faster than
+// it can be killed delays the end of its container but is never reported gone.
 //
 // An image_sub_path beside a host_path is a path below that, as it is beside an image (opens_sub_paths in the info of
 // Status says so). It is opened when the container starts, and no link leads it out of the host_path, even if that is

@@ -49,6 +49,10 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 		return nil, true, err
 	}
 	defer null.Close()
+	helper, err := r.helper(null)
+	if err != nil {
+		return nil, true, err
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, true, os.NewSyscallError("socketpair", err)
@@ -69,7 +73,7 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 		// handed on: with its own ones every process that it watches sleeps a second before it exits.
 		Env: []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single",
 			raceOptions + "=" + os.Getenv(raceOptions)},
-		Files: []*os.File{null, log, log, theirs, claimed, lock, r.helper(null)},
+		Files: []*os.File{null, log, log, theirs, claimed, lock, helper},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

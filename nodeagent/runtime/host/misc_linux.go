@@ -2,12 +2,16 @@ package host
 
 import (
 	"context"
+	"os"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // subPathsInfo is where the info of Status says that image_sub_path counts for a host_path too.
 const subPathsInfo = "opens_sub_paths"
+
+// usersInfo is where it says why pods cannot have users of their own (hostUsers: false).
+const usersInfo = "no_user_namespaces"
 
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -21,15 +25,20 @@ func (r *Runtime) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*run
 	if ok, why := r.cgroups.Killable(); !ok {
 		info["cgroup"] = why
 	}
+	mapsUsers := r.canMapUsers()
+	if mapsUsers != nil {
+		info[usersInfo] = mapsUsers.Error()
+	}
 	return &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: r.closing.Err() == nil},
 			r.networkReady(ctx),
 		}},
-		Info: info,
+		Info:     info,
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 		// Where views are refused, a pod that asks for one fails with the remedy.
 		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
-			{Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
+			{Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: mapsUsers == nil}},
 		},
 	}, nil
 }
@@ -60,4 +69,9 @@ func (r *Runtime) PortForward(
 	context.Context, *runtimeapi.PortForwardRequest,
 ) (*runtimeapi.PortForwardResponse, error) {
 	return nil, unimplemented(noServer, "port-forward")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

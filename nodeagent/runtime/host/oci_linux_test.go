@@ -35,6 +35,8 @@ import (
 const (
 	testImage   = "example.com/busybox:1"
 	signalImage = "example.com/signal:1" // The same with a STOPSIGNAL.
+	volumeImage = "example.com/volume:1" // The same with VOLUMEs.
+	brokenImage = "example.com/broken:1" // The same with a VOLUME where it has a file.
 	busyboxPath = "/bin/busybox"
 )
 
@@ -44,15 +46,14 @@ type testStore struct {
 	dir string
 }
 
-// newTestImages returns a store with one image, of busybox.
-func newTestImages(t testing.TB) *testStore {
+// newTestImages returns a store in a directory, with images of busybox.
+func newTestImages(t testing.TB, dir string) *testStore {
 	t.Helper()
 	program, err := os.ReadFile(busyboxPath)
 	if err != nil {
 		t.Skip("busybox-static is not installed (make deps)")
 	}
-	dir := filepath.Join(t.TempDir(), "images")
-	store, err := images.Open(images.Config{Dir: dir})
+	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,30 +66,42 @@ func newTestImages(t testing.TB) *testStore {
 
 // openImages is what a second process of the test needs, for as long as it lives.
 func openImages(dir string) (*OCI, error) {
-	program, err := helper.Open()
+	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay})
 	if err != nil {
 		return nil, err
 	}
-	store, err := images.Open(images.Config{Dir: dir})
-	if err != nil {
-		return nil, errors.Join(err, program.Close())
+	program := new(helper.Program)
+	if _, err := program.File(); err != nil { // Not when pods are timed.
+		return nil, errors.Join(err, store.Close())
 	}
-	return &OCI{Helper: program, Images: store, Service: cri.New(store, nil), Network: loopbackOnly{}}, nil
+	return &OCI{Helper: program.File, Images: store, Service: cri.New(store, nil), Network: loopbackOnly{}}, nil
 }
 
 // busyboxArchive is an archive as docker save writes it.
 func busyboxArchive(t testing.TB, program []byte) []byte {
 	t.Helper()
 	var headers []tar.Header
-	for _, d := range []string{"bin", "etc", "tmp", "data", "home"} {
+	for _, d := range []string{"bin", "etc", "tmp", "data", "home", "deep", "deep/empty"} {
 		headers = append(headers, tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: 0o755})
 	}
+	headers = append(headers,
+		tar.Header{Typeflag: tar.TypeDir, Name: "kept", Mode: 0o1751, Uid: 33, Gid: 34},
+		tar.Header{Name: "kept/file", Mode: 0o640, Uid: 33, Gid: 34},
+		tar.Header{Typeflag: tar.TypeLink, Name: "kept/hard", Linkname: "kept/file"},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "kept/out", Linkname: "../../etc/passwd"},
+		tar.Header{Typeflag: tar.TypeFifo, Name: "kept/fifo", Mode: 0o622},
+		tar.Header{Typeflag: tar.TypeDir, Name: "kept/below", Mode: 0o711},
+		tar.Header{Name: "kept/below/setuid", Mode: 0o4755},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/kept/below"})
 	contents := map[string]string{
 		"bin/busybox": string(program), "etc/passwd": "root:x:0:0::/:/bin/sh\nweb:x:33:34::/home:/bin/sh\n",
 		"etc/group": "root:x:0:\nweb:x:34:\nextra:x:77:web\n", "data/file": "from the image\n",
 	}
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		headers = append(headers, tar.Header{Name: name, Mode: 0o755})
+	}
+	for _, name := range []string{"kept/file", "kept/below/setuid"} {
+		contents[name] = name + " of the image\n"
 	}
 	applets, err := exec.CommandContext(t.Context(), busyboxPath, "--list").Output()
 	if err != nil {
@@ -104,12 +117,18 @@ func busyboxArchive(t testing.TB, program []byte) []byte {
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"Env":["FROM_IMAGE=yes"],`+
 		`"Cmd":["/bin/sh","-c","echo default"]},"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`,
 		runtime.GOARCH, sha256.Sum256(layer))
-	files := []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "signal.json"}, {Name: "layer.tar"}}
+	files := []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "signal.json"}, {Name: "layer.tar"},
+		{Name: "volume.json"}, {Name: "broken.json"}}
 	return archive(t, files, map[string]string{
 		"manifest.json": `[{"Config":"config.json","RepoTags":["` + testImage + `"],"Layers":["layer.tar"]},` +
-			`{"Config":"signal.json","RepoTags":["` + signalImage + `"],"Layers":["layer.tar"]}]`,
+			`{"Config":"signal.json","RepoTags":["` + signalImage + `"],"Layers":["layer.tar"]},` +
+			`{"Config":"volume.json","RepoTags":["` + volumeImage + `"],"Layers":["layer.tar"]},` +
+			`{"Config":"broken.json","RepoTags":["` + brokenImage + `"],"Layers":["layer.tar"]}]`,
 		"config.json": config, "layer.tar": string(layer),
 		"signal.json": strings.Replace(config, `"Env"`, `"StopSignal":"SIGUSR1","Env"`, 1),
+		"volume.json": strings.Replace(config, `"Env"`, `"Volumes":{"/kept":{},"new/path":{},"/link/":{},"/deep/empty":{},`+
+			`"/proc":{},"/asked":{}},"Env"`, 1),
+		"broken.json": strings.Replace(config, `"Env"`, `"Volumes":{"/data/file":{}},"Env"`, 1),
 	})
 }
 
@@ -147,6 +166,8 @@ func (loopbackOnly) Attach(context.Context, oci.Sandbox) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
+func (loopbackOnly) Lost() []string { return nil }
+
 func (loopbackOnly) Users(context.Context) (*os.File, error) { return nil, nil }
 
 func (loopbackOnly) Dial(ctx context.Context, s oci.Sandbox, network string, to netip.AddrPort) (net.Conn, error) {
@@ -174,20 +195,20 @@ func (loopbackOnly) Detach(context.Context, string) error { return nil }
 // withImages makes a node run images.
 func withImages(t testing.TB) func(*Config) {
 	t.Helper()
-	program, err := helper.Open()
-	if errors.Is(err, helper.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := helper.Check(); err != nil && os.Geteuid() != 0 {
+	return withImagesIn(t, filepath.Join(t.TempDir(), "images"))
+}
+
+// withImagesIn has the images in a directory.
+func withImagesIn(t testing.TB, dir string) func(*Config) {
+	t.Helper()
+	program := new(helper.Program)
+	t.Cleanup(func() { program.Close() })
+	if err := helper.Check(); errors.Is(err, helper.ErrMissing) || err != nil && os.Geteuid() != 0 {
 		t.Skip(err) // As root it has to work.
 	}
-	t.Cleanup(func() { program.Close() })
-	store := newTestImages(t)
+	store := newTestImages(t, dir)
 	return func(cfg *Config) {
-		cfg.OCI = &OCI{Helper: program, Images: store, Service: cri.New(store.Store, nil), Network: loopbackOnly{}}
+		cfg.OCI = &OCI{Helper: program.File, Images: store, Service: cri.New(store.Store, nil), Network: loopbackOnly{}}
 	}
 }
 

@@ -3,7 +3,9 @@ package host
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +38,83 @@ func TestRootImageAdoption(t *testing.T) {
 	if st := n.status(id); st.GetExitCode() != 5 {
 		t.Errorf("%v", st)
 	}
+}
+
+// A sandbox whose maker was killed after its shim had started, and before it was connected to the network, is not
+// ready afterwards: it has no address, and must not pass for one that has the machine's. It can be removed.
+//
+// spec: NET-1, SAFE-1
+func TestRootImageSandboxWithoutNetwork(t *testing.T) {
+	n := newNode(t, withImages(t))
+	unconnected, connected := n.sandbox("unconnected"), n.sandbox("connected")
+	if err := os.Remove(filepath.Join(n.dir, podsDir, unconnected, addressesName)); err != nil {
+		t.Fatal(err)
+	}
+	n.reopen()
+	for id, want := range map[string]runtimeapi.PodSandboxState{
+		unconnected: runtimeapi.PodSandboxState_SANDBOX_NOTREADY, connected: runtimeapi.PodSandboxState_SANDBOX_READY,
+	} {
+		st, err := n.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		if err != nil || st.GetStatus().GetState() != want {
+			t.Errorf("%v %v, expected %v", st, err, want)
+		}
+	}
+	n.removeAll()
+}
+
+// losing is a network that loses a sandbox.
+type losing struct {
+	loopbackOnly
+
+	lost *atomic.Pointer[string]
+}
+
+func (l losing) Lost() []string {
+	if id := l.lost.Load(); id != nil {
+		return []string{*id}
+	}
+	return nil
+}
+
+// A sandbox whose network is gone for good is not ready any more, so that it is made again; its containers end by the
+// agent's order, with their grace.
+//
+// spec: NET-1
+func TestRootImageNetworkIsLost(t *testing.T) {
+	var lost atomic.Pointer[string]
+	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = losing{lost: &lost} })
+	sb, other := n.sandbox("pod"), n.sandbox("other")
+	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c",
+		"trap 'exit 5' TERM; echo waits; while :; do sleep 0.05; done")))
+	eventually(t, "the container waits for its end", func() bool { return strings.Contains(n.logText(id), "waits") })
+	state := func(id string) runtimeapi.PodSandboxState {
+		if _, err := n.Status(t.Context(), &runtimeapi.StatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		st, err := n.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.GetStatus().GetState()
+	}
+	if st := state(sb); st != runtimeapi.PodSandboxState_SANDBOX_READY {
+		t.Fatal(st)
+	}
+	lost.Store(&sb)
+	if st := state(sb); st != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("the sandbox that has lost its network is %v", st)
+	}
+	if st := state(other); st != runtimeapi.PodSandboxState_SANDBOX_READY {
+		t.Errorf("another sandbox is %v", st)
+	}
+	if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("its container is %v before anybody stops it", st)
+	}
+	n.stop(id, 30)
+	if st := n.status(id); st.GetExitCode() != 5 {
+		t.Errorf("its container was not asked to end: %v", st)
+	}
+	n.removeAll()
 }
 
 // When a shim is killed, what it has started is found and killed by the runtime: here processes have a parent that

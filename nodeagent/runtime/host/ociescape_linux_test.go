@@ -59,7 +59,7 @@ func (n *node) leftNoMounts(more ...string) {
 }
 
 // settings are the machine's that attacks try to change.
-func settings(t *testing.T) string {
+func settings(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
 	agents, _ := filepath.Glob("/sys/fs/cgroup/*/release_agent")
@@ -79,9 +79,23 @@ func settings(t *testing.T) string {
 //
 // spec: SEC-1
 func TestRootEscapeSettings(t *testing.T) {
-	before := settings(t)
 	n := newNode(t, withImages(t))
-	sb := n.sandbox("pod")
+	n.escapeSettings(n.sandbox("pod"))
+}
+
+// Nor by root of a pod with users of its own.
+//
+// spec: SEC-1, USER-1
+func TestRootUsersEscapeSettings(t *testing.T) {
+	n := newNode(t, withImages(t))
+	users := usersFrom(firstTestID)
+	n.escapeSettings(n.userSandbox("pod", users), as(users))
+}
+
+func (n *node) escapeSettings(sb string, change ...func(*runtimeapi.ContainerConfig)) {
+	t := n.t
+	t.Helper()
+	before := settings(t)
 	const set = `
 for f in /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /sys/fs/cgroup/*/release_agent \
   /proc/sysrq-trigger /x/sys/kernel/core_pattern
@@ -98,7 +112,7 @@ mount -t cgroup2 cgroup /x && echo "mounted cgroup2"
 for f in /x/sys/kernel/core_pattern /x/release_agent /x/memory/release_agent
 do [ -e $f ] && (echo '|/evil' > $f) && echo "changed $f"; done
 true`
-	plain := n.attack(sb, "plain", set)
+	plain := n.attack(sb, "plain", set, change...)
 	for _, line := range strings.Split(plain, "\n") {
 		for _, bad := range []string{"changed", "remounted", "uncovered", "mounted proc", "mounted cgroup"} {
 			if strings.HasPrefix(line, bad) {
@@ -107,7 +121,7 @@ true`
 		}
 	}
 	within := n.attack(sb, "within", "cat > /attack <<'END'"+set+"\nEND\nchmod 755 /attack\n"+
-		"unshare -U -r -m -C /bin/sh /attack; unshare -U -r -m -p -f -n -i -u -C /bin/sh /attack; true")
+		"unshare -U -r -m -C /bin/sh /attack; unshare -U -r -m -p -f -n -i -u -C /bin/sh /attack; true", change...)
 	for _, line := range strings.Split(within, "\n") {
 		if strings.HasPrefix(line, "changed") {
 			t.Errorf("the container has %s", line)
@@ -182,9 +196,13 @@ func TestRootEscapeDescriptors(t *testing.T) {
 // spec: SEC-1
 func TestRootEscapeHelper(t *testing.T) {
 	n := newNode(t, withImages(t))
+	program, err := n.cfg.OCI.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 	sum := func() [sha256.Size]byte {
 		var b bytes.Buffer
-		if _, err := io.Copy(&b, io.NewSectionReader(n.cfg.OCI.Helper, 0, 1<<30)); err != nil {
+		if _, err := io.Copy(&b, io.NewSectionReader(program, 0, 1<<30)); err != nil {
 			t.Fatal(err)
 		}
 		return sha256.Sum256(b.Bytes())

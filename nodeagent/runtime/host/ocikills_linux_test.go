@@ -74,8 +74,10 @@ func TestRootImageKills(t *testing.T) {
 		})
 	}
 	t.Logf("killed: %v", killed)
-	if rounds >= 20 && (killed["helper"] == 0 || killed["shim"] == 0) {
-		t.Error("nothing but the agent was killed")
+	// On a machine that is slow, few rounds may end before there is a helper to kill.
+	if some := killed["helper"] + killed["shim"]; rounds >= 20 && some == 0 || rounds >= 100 &&
+		(killed["helper"] == 0 || killed["shim"] == 0) {
+		t.Errorf("only these were killed: %v", killed)
 	}
 }
 

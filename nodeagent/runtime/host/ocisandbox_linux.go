@@ -22,11 +22,11 @@ import (
 const addressesName = "addresses"
 
 // helper is what shims make containers with; null stands for none.
-func (r *Runtime) helper(null *os.File) *os.File {
+func (r *Runtime) helper(null *os.File) (*os.File, error) {
 	if r.oci == nil {
-		return null
+		return null, nil
 	}
-	return r.oci.Helper
+	return r.oci.Helper()
 }
 
 // ownNetwork tells whether a sandbox gets a network of its own.
@@ -70,6 +70,7 @@ func (r *Runtime) namespacesOf(sb *sandbox, init *shimwire.InitRequest) {
 	}
 	config := sb.rec.config.GetLinux()
 	options := config.GetSecurityContext().GetNamespaceOptions()
+	usersLines(sb.rec.config, init)
 	init.OwnIPC = options.GetIpc() != runtimeapi.NamespaceMode_NODE
 	init.OwnNetwork = r.ownNetwork(sb.rec.config)
 	init.SharePID = options.GetPid() == runtimeapi.NamespaceMode_POD
@@ -127,16 +128,23 @@ func (r *Runtime) UpdateRuntimeConfig(
 		ranges = append(ranges, p.Masked())
 	}
 	var existing []oci.Sandbox
+	var of []*sandbox
 	r.mu.RLock()
 	for _, sb := range r.sandboxes {
 		if sb.shim.PID != 0 && !sb.isGone() && r.ownNetwork(sb.rec.config) {
-			existing = append(existing, sb.networked())
+			existing, of = append(existing, sb.networked()), append(of, sb)
 		}
 	}
 	r.mu.RUnlock()
 	if err := r.oci.Network.Configure(ctx, ranges, existing); err != nil {
 		return nil, failed("the pod network: %v", err)
 	}
+	for _, sb := range of {
+		if sb.isGone() { // Meanwhile, and it may have been disconnected before Configure came to it.
+			r.disconnect(ctx, sb)
+		}
+	}
+	r.endLost()
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
@@ -149,21 +157,41 @@ func (r *Runtime) networkReady(ctx context.Context) *runtimeapi.RuntimeCondition
 	if err := r.oci.Network.Ready(ctx); err != nil {
 		c.Status, c.Reason, c.Message = false, "NetworkPluginNotReady", err.Error()
 	}
+	r.endLost()
 	return c
 }
 
-// loadAddresses reads the addresses of a sandbox.
-func loadAddresses(dir string) (out []string) {
+// endLost ends the sandboxes whose network is gone for good: they are not ready any more, so that the agent stops
+// their containers and makes others. spec: NET-1
+func (r *Runtime) endLost() {
+	for _, id := range r.oci.Network.Lost() {
+		r.mu.Lock()
+		sb := r.sandboxes[id]
+		isNews := sb != nil && sb.readyLocked()
+		if isNews {
+			sb.ending = true
+		}
+		r.mu.Unlock()
+		if isNews {
+			r.log.Warn("a sandbox has lost its network, and has to be made again", "sandbox", id,
+				"uid", sb.rec.config.GetMetadata().GetUid())
+			r.publish(sb, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		}
+	}
+}
+
+// loadAddresses reads the addresses of a sandbox, and whether it was connected to the network at all.
+func loadAddresses(dir string) (out []string, joined bool) {
 	record, err := shimwire.Last(filepath.Join(dir, addressesName))
 	if err != nil || record == nil {
-		return nil
+		return nil, false
 	}
 	_ = shimwire.Decode(record, func(f shimwire.Field) {
 		if f.Tag == 1 {
 			out = append(out, f.Text())
 		}
 	})
-	return out
+	return out, true
 }
 
 // leaveDamaged is leave for a sandbox whose containers are known by the names of their directories only.
@@ -182,6 +210,20 @@ func (r *Runtime) leaveDamaged(sb *sandbox) error {
 		err = errors.Join(err, r.oci.Network.Detach(r.closing, sb.id))
 	}
 	return err
+}
+
+// disconnect gives back the addresses of a sandbox in which nothing runs any more. That its processes have ended is
+// what a pod's deletion waits for, and a network that does not answer does not delay it for long: then the addresses
+// are given back when the sandbox is removed, or when the network is made anew.
+func (r *Runtime) disconnect(ctx context.Context, sb *sandbox) {
+	if !r.ownNetwork(sb.rec.config) || sb.rec.damaged { // discard disconnects it.
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.bounds.margin/4)
+	defer cancel()
+	if err := r.oci.Network.Detach(ctx, sb.id); err != nil {
+		r.log.Warn("a stopped sandbox keeps its addresses until it is removed", "sandbox", sb.id, "error", err)
+	}
 }
 
 // leave gives back what a sandbox that is to be removed has of the network, and of the store of images.

@@ -35,7 +35,7 @@ func TestRootImagesOfUser(t *testing.T) {
 	if err := os.Chown(home, someUser, someUser); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRootImage", "-test.timeout=2m", "-test.v")
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRootImage", "-test.timeout=8m", "-test.v")
 	cmd.Env = append(os.Environ(), "TMPDIR="+home, "HOME="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser, Gid: someUser}}
 	if out, err := cmd.CombinedOutput(); err != nil {

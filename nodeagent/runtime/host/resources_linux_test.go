@@ -51,6 +51,19 @@ func TestUnenforcedLimitsAreTold(t *testing.T) {
 	}
 }
 
+// A container of an image runs without the limits that cannot be set, too, and they are told.
+//
+// spec: CTR-10
+func TestRootImageUnenforcedLimitsAreTold(t *testing.T) {
+	n := newNode(t, withImages(t), func(c *Config) { c.NoCgroups = true })
+	id := n.run(n.sandbox("free"), ofImage(limited(containerConfig("c", "sleep", "1000"), 64<<20)))
+	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced"} {
+		if w := n.warnings(id); !strings.Contains(w, want) {
+			t.Errorf("warnings %s; want %q", w, want)
+		}
+	}
+}
+
 // spec: CTR-5, CTR-10
 func TestMemoryLimit(t *testing.T) {
 	n := newNode(t)

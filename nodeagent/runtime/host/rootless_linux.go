@@ -44,10 +44,14 @@ func (r *Runtime) spawnBelow(ctx context.Context, argv []string, attr *os.ProcAt
 		return nil, err
 	}
 	defer program.Close()
+	helper, err := r.oci.Helper()
+	if err != nil {
+		return nil, err
+	}
 	// Only a process with one thread can enter a user namespace, which a program of Go never is: the helper does it
 	// before Go begins.
 	first := len(attr.Files)
 	attr.Files = append(attr.Files, users, program)
-	enter := append([]string{r.oci.Helper.Name(), "enter", strconv.Itoa(first), strconv.Itoa(first + 1)}, argv...)
-	return os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", r.oci.Helper.Fd()), enter, attr)
+	enter := append([]string{helper.Name(), "enter", strconv.Itoa(first), strconv.Itoa(first + 1)}, argv...)
+	return os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", helper.Fd()), enter, attr)
 }

@@ -28,7 +28,8 @@ type Runtime struct {
 	lock    *os.File
 	bootID  string
 	cgroups *cgroup.Manager
-	oci     *OCI  // Nil without images.
+	oci     *OCI // Nil without images.
+	users   userTest
 	since   int64 // When New returned, for ImageFsInfo and Status.
 
 	closing context.Context // Done when Close was called.

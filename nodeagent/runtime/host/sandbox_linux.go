@@ -43,6 +43,7 @@ type sandbox struct {
 	noView     string        // Why its containers can have no view, if it is known that they cannot.
 	atOnce     chan struct{} // Closed when nobody's grace counts any more.
 	init       int           // The process 1 that its containers share; 0 for none.
+	users      int           // The shim's descriptor of its user namespace; 0 for none.
 	ips        []string      // Its addresses, if it has a network of its own.
 	conn       *shimConn     // The latest connection; nil while there is none.
 	changed    chan struct{} // Closed and replaced when conn changes.

@@ -50,11 +50,6 @@ func (n *node) startWithin(id string, d time.Duration) codes.Code {
 	return status.Code(err)
 }
 
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}
-
 // Two starts of one container, asked for one after the other while the shim was stopped, lie in its queue. Their
 // deadlines have passed when it goes on: neither is carried out, then or ever.
 //

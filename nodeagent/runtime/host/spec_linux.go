@@ -25,6 +25,11 @@ const (
 	terminalVariable = "TERM=xterm"
 	// messageVariable is the path of the file whose content becomes the termination message.
 	messageVariable = "MONOPLANE_TERMINATION_LOG"
+	// tokenVariable is the directory that is mounted at tokenPath, the token and the certificate of the API. A process
+	// finds them there where it can have no view.
+	tokenVariable = "MONOPLANE_SERVICE_ACCOUNT"
+	// tokenPath is where Kubernetes mounts them. Pods have them without asking.
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// messagePathAnnotation is where kubelets put terminationMessagePath.
 	messagePathAnnotation = "io.kubernetes.container.terminationMessagePath"
 	defaultMessagePath    = "/dev/termination-log"
@@ -40,6 +45,9 @@ func (r *Runtime) checkSandbox(config *runtimeapi.PodSandboxConfig) error {
 		return badRequest("the host runtime cannot set sysctls: its pods share the node's kernel settings")
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return badRequest("log_directory %q is not an absolute path", config.GetLogDirectory())
+	}
+	if err := r.checkUsers(config); err != nil {
+		return err
 	}
 	return r.checkSysctls(config)
 }
@@ -156,6 +164,11 @@ func (c *container) environment() []string {
 	}
 	if c.rec.config.GetTty() {
 		env = append(env, terminalVariable)
+	}
+	for _, m := range c.rec.config.GetMounts() {
+		if c.rec.image == "" && filepath.Join("/", m.GetContainerPath()) == tokenPath {
+			env = append(env, tokenVariable+"="+m.GetHostPath())
+		}
 	}
 	at := map[string]int{}
 	for i, e := range env {

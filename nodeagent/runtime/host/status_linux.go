@@ -23,6 +23,15 @@ func (sb *sandbox) stateLocked() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
+// ipsLocked are the addresses that are the sandbox's: one in which nothing runs any more has none, as they are given
+// to others.
+func (sb *sandbox) ipsLocked() []string {
+	if sb.isGone() {
+		return nil
+	}
+	return sb.ips
+}
+
 func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
 	config := sb.rec.config
 	st := &runtimeapi.PodSandboxStatus{
@@ -34,7 +43,7 @@ func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
 		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
 		RuntimeHandler: sb.rec.handler,
 	}
-	for i, ip := range sb.ips {
+	for i, ip := range sb.ipsLocked() {
 		if i == 0 {
 			st.Network.Ip = ip
 			continue

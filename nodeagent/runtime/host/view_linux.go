@@ -77,7 +77,7 @@ func (c *container) mounts() []shimwire.Mount {
 		mt := shimwire.Mount{
 			HostPath: m.GetHostPath(), SubPath: m.GetImageSubPath(), ContainerPath: path,
 			ReadOnly: m.GetReadonly(), Recursive: m.GetRecursiveReadOnly(), Propagation: propagation(m),
-			Optional: path == hostsPath || path == filepath.Join("/", messagePath(c.rec.config)),
+			Optional: path == hostsPath || path == tokenPath || path == filepath.Join("/", messagePath(c.rec.config)),
 		}
 		out = append(out, mt)
 		needed = needed || mt.ReadOnly || mt.Propagation != shimwire.Private || mt.SubPath != "" ||
@@ -135,16 +135,19 @@ func writeFiles(dir string, config *runtimeapi.PodSandboxConfig) error {
 		if content == "" {
 			continue
 		}
-		path := filepath.Join(dir, name)
-		err := os.WriteFile(path, []byte(content), 0o644)
-		if err == nil {
-			err = os.Chmod(path, 0o644) // Whatever the umask: users other than this one are to read it.
-		}
-		if err != nil {
+		if err := writeShared(filepath.Join(dir, name), []byte(content)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeShared writes a file that users other than this one are to read, whatever the umask.
+func writeShared(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644)
 }
 
 // resolvConf is empty when the machine's configuration is to be used.

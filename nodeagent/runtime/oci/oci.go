@@ -50,6 +50,9 @@ type Network interface {
 	// Dial connects to an address as a process of the sandbox would, such as to one of its loopback; network is "tcp" or
 	// "udp".
 	Dial(ctx context.Context, s Sandbox, network string, address netip.AddrPort) (net.Conn, error)
+	// Lost returns the sandboxes that are connected no more and cannot be connected again: they have to be made anew.
+	// Detach makes it forget them.
+	Lost() []string
 	// Detach gives back what Attach has given. It is no error if there is nothing.
 	Detach(ctx context.Context, sandboxID string) error
 }

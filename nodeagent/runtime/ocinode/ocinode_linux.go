@@ -49,6 +49,10 @@ func Check() error {
 	return err
 }
 
+// InUse says what of this machine keeps a range from being used for the addresses of a new cluster's pods; nil if
+// nothing does.
+func InUse(podRange netip.Prefix, log *slog.Logger) error { return nodens.InUse(podRange, log) }
+
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }
 
@@ -82,17 +86,14 @@ func NetworkDir(dir string) string { return filepath.Join(dir, "network") }
 func (r *Runtime) Open(
 	_ context.Context, _, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
-	program, err := helper.Open()
-	if err != nil {
-		return nil, nil, fmt.Errorf("images: %w", err)
-	}
+	program := new(helper.Program)
 	stored := r.cfg.Images
-	stored.Log = logger
+	stored.Log, stored.Overlay = logger, helper.Overlay
 	store, err := images.Open(stored)
 	if err != nil {
-		return nil, nil, errors.Join(err, program.Close())
+		return nil, nil, err
 	}
-	with := &host.OCI{Helper: program, Images: store, Service: cri.New(store, nil)}
+	with := &host.OCI{Helper: program.File, Images: store, Service: cri.New(store, nil)}
 	if r.rootless() {
 		if _, why := userids.Own(); why != "" {
 			logger.Info("pods have one user, which is root in them", "reason", why)

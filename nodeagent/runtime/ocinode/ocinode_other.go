@@ -5,6 +5,7 @@ package ocinode
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 
 	"google.golang.org/grpc"
 
@@ -22,6 +23,9 @@ func Check() error { return helper.Check() }
 
 // Remove fails.
 func Remove(context.Context, string) error { return helper.Check() }
+
+// InUse returns nil: there are no such addresses here.
+func InUse(netip.Prefix, *slog.Logger) error { return nil }
 
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/nodens"
@@ -27,6 +28,8 @@ type session struct {
 
 // run serves Services, names and the API in a node namespace until ctx ends.
 func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.Prefix) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := proxy.Config{
 		Client: s.node.Client, NodeName: s.node.Name, ClusterDomain: s.node.ClusterDomain, DNSService: s.node.DNS,
@@ -55,11 +58,11 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 	}
 	if s.node.API.IsValid() {
 		own, _ := nodens.NodeAddresses(ranges[0])
-		cfg.API = netip.AddrPortFrom(own, s.node.API.Port())
-		listener, err := ns.Listen(ctx, cfg.API)
+		listener, err := listenForAPI(ctx, ns, netip.AddrPortFrom(own, s.node.API.Port()))
 		if err != nil {
-			return fmt.Errorf("the API cannot be reached from pods at %s: %w", cfg.API, err)
+			return fmt.Errorf("the API cannot be reached from pods: %w", err)
 		}
+		cfg.API = listener.Addr().(*net.TCPAddr).AddrPort()
 		group.Go(func() error { return forward(ctx, listener, s.node.API) })
 	}
 	ports := newPorts(ns, ranges, s.log)
@@ -74,8 +77,23 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 	return err
 }
 
+// listener is what listenForAPI needs of a node namespace.
+type listener interface {
+	Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error)
+}
+
+// listenForAPI listens on the API's port, or on another where the kernel has given that one to the pods' way out.
+func listenForAPI(ctx context.Context, ns listener, address netip.AddrPort) (net.Listener, error) {
+	l, err := ns.Listen(ctx, address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		l, err = ns.Listen(ctx, netip.AddrPortFrom(address.Addr(), 0))
+	}
+	return l, err
+}
+
 // forward passes connections on to an address of the machine, until ctx ends.
 func forward(ctx context.Context, from net.Listener, to netip.AddrPort) error {
+	defer from.Close()
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()
 	var open sync.WaitGroup

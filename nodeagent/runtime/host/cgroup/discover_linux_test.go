@@ -80,8 +80,9 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"memory.max": "5", "memory.limit_in_bytes": "5", "cpu.max": "20000 100000", "cpu.cfs_quota_us": "20000",
-		"cpu.cfs_period_us": "100000", "cpu.weight": "39", "pids.max": "3", "cpuset.cpus": "0-1",
+		"memory.max": "5", "memory.swap.max": "0", "memory.memsw.limit_in_bytes": "5", "memory.limit_in_bytes": "5",
+		"cpu.max": "20000 100000", "cpu.cfs_quota_us": "20000",
+		"cpu.cfs_period_us": "100000", "cpu.weight": "39", "cpu.shares": "1024", "pids.max": "3", "cpuset.cpus": "0-1",
 	} {
 		if got[file] != want {
 			t.Errorf("%s = %q, want %q", file, got[file], want)

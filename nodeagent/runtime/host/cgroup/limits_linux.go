@@ -62,12 +62,20 @@ type setting struct {
 
 type fileValue struct{ file, value string }
 
+// The files about swap are missing where the kernel does not count it.
+const (
+	swapFile = "memory.swap.max"
+	sumFile  = "memory.memsw.limit_in_bytes"
+)
+
 func (l Limits) settings() []setting {
 	var out []setting
 	if l.MemoryBytes > 0 {
 		n := strconv.FormatInt(l.MemoryBytes, 10)
-		out = append(out, setting{"the memory limit", memory,
-			[]fileValue{{"memory.max", n}}, []fileValue{{"memory.limit_in_bytes", n}}})
+		// The limit counts swap too, as elsewhere. In cgroup v1 the sum may never be less than the memory alone, not even
+		// between two writes.
+		out = append(out, setting{"the memory limit", memory, []fileValue{{"memory.max", n}, {swapFile, "0"}},
+			[]fileValue{{sumFile, "-1"}, {"memory.limit_in_bytes", n}, {sumFile, n}}})
 	}
 	if l.CPUQuota > 0 {
 		period := l.CPUPeriod
@@ -94,13 +102,15 @@ func (l Limits) settings() []setting {
 	return append(out, l.share()...)
 }
 
-// share is a preference, not a limit: it is set where cgroup2 can, and nobody is warned otherwise.
+// share is a preference, not a limit: it is set where cgroup2 can, and changed in a group of v1 that is there anyway,
+// and nobody is warned otherwise.
 func (l Limits) share() []setting {
 	if l.CPUShares < 2 {
 		return nil
 	}
 	weight := 1 + (min(l.CPUShares, 262144)-2)*9999/262142
-	return []setting{{"", cpu, []fileValue{{"cpu.weight", strconv.FormatInt(weight, 10)}}, nil}}
+	return []setting{{"", cpu, []fileValue{{"cpu.weight", strconv.FormatInt(weight, 10)}},
+		[]fileValue{{"cpu.shares", strconv.FormatInt(l.CPUShares, 10)}}}}
 }
 
 var errNoController = errors.New("no cgroup with that controller is writable")
@@ -143,14 +153,14 @@ func (m *Manager) change(pod, g sys.Cgroup, s setting) error {
 	if g.Unified != "" && hasController(g.Unified, s.controller) {
 		return writeAll(g.Unified, s.v2)
 	}
-	if s.what == "" {
-		return nil
-	}
 	podDir := v1Dir(pod, m.v1[s.controller])
 	for _, d := range g.V1 {
 		if podDir != "" && filepath.Dir(d) == podDir {
 			return writeAll(d, s.v1)
 		}
+	}
+	if s.what == "" {
+		return nil
 	}
 	return errors.New("the container was started without a cgroup for it")
 }
@@ -211,7 +221,11 @@ func inheritCPUSet(dirs ...string) error {
 
 func writeAll(dir string, values []fileValue) error {
 	for _, v := range values {
-		if err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.value), 0); err != nil {
+		err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.value), 0)
+		if errors.Is(err, os.ErrNotExist) && (v.file == swapFile || v.file == sumFile) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

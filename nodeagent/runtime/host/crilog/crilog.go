@@ -2,7 +2,8 @@
 //
 //	2006-01-02T15:04:05.999999999Z stdout F the line
 //
-// where the third word is P for a part that the next entry of the same stream continues, and F for the end of a line.
+// where the third word is F for the end of a line, and P for a part of one: the next entry of the same stream goes on
+// with it, unless the stream has ended there, as that of a program whose last line does not end.
 //
 // Guarantees: an entry is written whole, by one write, to a file opened for appending; a line longer than MaxLine is
 // split, never cut; entries of one stream keep their order. When the disk refuses an entry it is dropped and counted:
@@ -100,7 +101,7 @@ func (l *Log) write(b []byte) {
 }
 
 // Copy writes what r delivers as entries of the stream ("stdout" or "stderr") until r ends. A last line without a
-// newline counts as a line.
+// newline is a part of a line, which nothing continues.
 func (l *Log) Copy(stream string, r io.Reader) error {
 	var out []byte
 	in := make([]byte, MaxLine+1) // One more, so that a line of exactly MaxLine is not split before its newline.
@@ -122,7 +123,7 @@ func (l *Log) Copy(stream string, r io.Reader) error {
 		}
 		have = copy(in, in[start:have])
 		if err != nil && have > 0 {
-			out = l.collect(out, now, stream, 'F', in[:have])
+			out = l.collect(out, now, stream, 'P', in[:have])
 		}
 		l.write(out)
 		out = out[:0]

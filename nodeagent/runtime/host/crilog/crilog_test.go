@@ -58,11 +58,11 @@ func TestLines(t *testing.T) {
 	}{
 		"nothing":          {"", nil},
 		"lines":            {"a\nb\n", []string{"F a", "F b"}},
-		"no newline":       {"a\nb", []string{"F a", "F b"}},
+		"no newline":       {"a\nb", []string{"F a", "P b"}},
 		"empty lines":      {"\n\na\n", []string{"F ", "F ", "F a"}},
 		"longest":          {full + "\n", []string{"F " + full}},
 		"longer by one":    {full + "y\n", []string{"P " + full, "F y"}},
-		"twice, no end":    {full + full, []string{"P " + full, "F " + full}},
+		"twice, no end":    {full + full, []string{"P " + full, "P " + full}},
 		"twice and a line": {full + full + "\nb\n", []string{"P " + full, "F " + full, "F b"}},
 	} {
 		for how, r := range map[string]io.Reader{

@@ -23,6 +23,12 @@ func init() {
 	if len(os.Args) > 0 && os.Args[0] == Argv0 {
 		os.Exit(run())
 	}
+	if len(os.Args) > 0 && os.Args[0] == CheckArgv0 {
+		os.Exit(check())
+	}
+	if len(os.Args) > 0 && os.Args[0] == HoldArgv0 {
+		os.Exit(hold())
+	}
 	if len(os.Args) > 0 && os.Args[0] == SetupArgv0 {
 		os.Exit(setUp())
 	}

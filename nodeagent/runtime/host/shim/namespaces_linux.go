@@ -27,10 +27,7 @@ func ownNamespaces(req *shimwire.InitRequest) string {
 	if flags == 0 {
 		return writeSysctls(req.Sysctls)
 	}
-	// Whoever has the keyring of a session has its keys: those of the session in which the server was started are no
-	// pod's. A kernel without keys has none to lose.
-	const joinSessionKeyring = 1
-	_, _, _ = syscall.RawSyscall(syscall.SYS_KEYCTL, joinSessionKeyring, 0, 0)
+	ownKeys()
 	if err := syscall.Unshare(flags); err != nil {
 		return "no namespace can be made for the pod: " + err.Error()
 	}
@@ -40,6 +37,13 @@ func ownNamespaces(req *shimwire.InitRequest) string {
 		}
 	}
 	return writeSysctls(req.Sysctls)
+}
+
+// ownKeys gives the main thread a keyring of its own: whoever has that of a session has its keys, and those of the
+// session in which the server was started are no pod's. A kernel without keys has none to lose.
+func ownKeys() {
+	const joinSessionKeyring = 1
+	_, _, _ = syscall.RawSyscall(syscall.SYS_KEYCTL, joinSessionKeyring, 0, 0)
 }
 
 // writeSysctls sets what belongs to the namespaces of this thread.
@@ -99,8 +103,9 @@ func loopbackUp() error {
 const Shm = "shm"
 
 // holdMounts makes a mount namespace with the pod's /dev/shm. Nobody lives in it; helpers take a copy of the mount
-// from there. It goes with the last that holds it, so that nothing has to be unmounted, whatever is killed.
-func holdMounts() (*os.File, error) {
+// from there. It goes with the last that holds it, so that nothing has to be unmounted, whatever is killed. Owner are
+// the options that say whose the directory is; empty for the shim's.
+func holdMounts(owner string) (*os.File, error) {
 	type result struct {
 		ns  *os.File
 		err error
@@ -108,7 +113,7 @@ func holdMounts() (*os.File, error) {
 	made := make(chan result)
 	go func() {
 		runtime.LockOSThread() // For good: the thread ends with this function.
-		ns, err := makeMounts()
+		ns, err := makeMounts(owner)
 		made <- result{ns, err}
 	}()
 	r := <-made
@@ -119,7 +124,7 @@ func holdMounts() (*os.File, error) {
 }
 
 // makeMounts makes it for this thread alone.
-func makeMounts() (*os.File, error) {
+func makeMounts(owner string) (*os.File, error) {
 	if err := os.Mkdir(Shm, 0o700); err != nil && !os.IsExist(err) {
 		return nil, err
 	}
@@ -130,7 +135,7 @@ func makeMounts() (*os.File, error) {
 		return nil, os.NewSyscallError("mount", err)
 	}
 	const flags = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
-	if err := syscall.Mount(Shm, Shm, "tmpfs", flags, "mode=1777,size=65536k"); err != nil {
+	if err := syscall.Mount(Shm, Shm, "tmpfs", flags, "mode=1777,size=65536k"+owner); err != nil {
 		return nil, os.NewSyscallError("mount", err)
 	}
 	return os.Open("/proc/thread-self/ns/mnt")
@@ -139,23 +144,35 @@ func makeMounts() (*os.File, error) {
 // bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends when the
 // shim does, however that ends: the other end of its socket is nobody's but the shim's.
 func (p *pod) bearInit() (pid int, err error) {
+	// The socket stays open until the shim ends.
+	pid, _, err = p.bearHolder([]string{"pause"}, &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS})
+	if err != nil {
+		return 0, errors.New("the process 1 that the containers share: " + err.Error())
+	}
+	return pid, nil
+}
+
+// bearHolder starts the helper, with a verb that holds namespaces, and waits until it says that it works: nobody is to
+// join a process 1 before it has shut itself off. It ends when conn is closed.
+func (p *pod) bearHolder(args []string, attr *syscall.SysProcAttr) (pid, conn int, err error) {
 	null, err := nullStd()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer null.close()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, os.NewSyscallError("socketpair", err)
+		return 0, 0, os.NewSyscallError("socketpair", err)
 	}
+	attr.Setsid, attr.Pdeathsig = true, syscall.SIGKILL
 	p.onMain(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		// The containers may look into it: it is the helper, which nobody can change, and shuts itself off.
-		pid, err = syscall.ForkExec(helperPath, []string{initArgv0, "pause"}, &syscall.ProcAttr{
+		// The containers may look into it: it is the helper, which nobody can change.
+		pid, err = syscall.ForkExec(helperPath, append([]string{initArgv0}, args...), &syscall.ProcAttr{
 			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: append(null.fds(), uintptr(pair[1])),
-			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
-				Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS},
+			Sys: attr,
 		})
 		if err == nil {
 			p.children[pid] = &child{ended: func(syscall.WaitStatus) {}}
@@ -164,13 +181,12 @@ func (p *pod) bearInit() (pid int, err error) {
 	_ = syscall.Close(pair[1])
 	if err != nil {
 		_ = syscall.Close(pair[0])
-		return 0, errors.New("the process 1 that the containers share cannot be started: " + err.Error())
+		return 0, 0, errors.New("its process cannot be started: " + err.Error())
 	}
 	select {
 	case p.forked <- struct{}{}:
 	default:
 	}
-	// Nobody joins it before it has shut itself off. The socket stays open until the shim ends.
 	said := make([]byte, 4096)
 	n, err := syscall.Read(pair[0], said)
 	for errors.Is(err, syscall.EINTR) {
@@ -178,9 +194,9 @@ func (p *pod) bearInit() (pid int, err error) {
 	}
 	if err != nil || string(said[:n]) != "ok" {
 		_ = syscall.Close(pair[0])
-		return 0, errors.New("the process 1 that the containers share does not work: " + string(said[:max(n, 0)]))
+		return 0, 0, errors.New("its process does not work: " + string(said[:max(n, 0)]))
 	}
-	return pid, nil
+	return pid, pair[0], nil
 }
 
 // orphans lists the processes of a container that its pod's common process 1 has inherited.

@@ -31,6 +31,7 @@ type pod struct {
 
 	mounts *os.File // A mount namespace with what containers share; nil for none. Set by init.
 	init1  int      // The process 1 that containers share; 0 for none. Set by init.
+	users  *os.File // The pod's user namespace; nil for none. Set by init.
 
 	noView string // Why no view can be made; empty where that is not known to be so. Set by init.
 
@@ -105,22 +106,30 @@ func (p *pod) onMain(f func()) {
 // init takes the first call and makes the pod known to runtimes to come.
 func (p *pod) init(req *shimwire.InitRequest) error {
 	noView := req.NoView
-	p.onMain(func() {
-		if noView == "" {
-			noView = ownHostname(req.Hostname)
+	owner := ""
+	if len(req.UIDs) > 0 {
+		if err := p.ownUsers(req); err != nil {
+			return err
 		}
-		dropAmbient()
-		if noView == "" {
-			noView = ownNamespaces(req)
-		}
-	})
+		owner = ownerOptions(req)
+	} else {
+		p.onMain(func() {
+			if noView == "" {
+				noView = ownHostname(req.Hostname)
+			}
+			dropAmbient()
+			if noView == "" {
+				noView = ownNamespaces(req)
+			}
+		})
+	}
 	if req.OwnIPC && noView == "" {
 		var err error
-		if p.mounts, err = holdMounts(); err != nil {
+		if p.mounts, err = holdMounts(owner); err != nil {
 			return err
 		}
 	}
-	if req.SharePID && noView == "" {
+	if req.SharePID && noView == "" && p.init1 == 0 {
 		var err error
 		if p.init1, err = p.bearInit(); err != nil {
 			return err
@@ -147,6 +156,9 @@ func (p *pod) init(req *shimwire.InitRequest) error {
 func (p *pod) helloLocked() *shimwire.HelloReply {
 	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()),
 		Born: p.born, NoView: p.noView, Init: int64(p.init1)}
+	if p.users != nil {
+		h.Users = int64(p.users.Fd())
+	}
 	for _, c := range p.containers {
 		h.Containers = append(h.Containers, c.recordLocked())
 	}

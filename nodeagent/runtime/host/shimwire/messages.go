@@ -32,6 +32,9 @@ type InitRequest struct {
 	SharePID bool
 	// Sysctls are settings of the pod's namespaces, as "NAME=VALUE".
 	Sysctls []string
+	// UIDs and GIDs give the pod a user namespace, which owns its other ones, with these lines of uid_map and gid_map:
+	// "INSIDE OUTSIDE COUNT". The pod has an IPC of its own then.
+	UIDs, GIDs []string
 }
 
 // Encode returns the body.
@@ -46,6 +49,8 @@ func (m *InitRequest) Encode() []byte {
 	e.Bool(7, m.OwnNetwork)
 	e.Bool(8, m.SharePID)
 	e.Strings(9, m.Sysctls)
+	e.Strings(10, m.UIDs)
+	e.Strings(11, m.GIDs)
 	return e.Bytes()
 }
 
@@ -71,6 +76,10 @@ func (m *InitRequest) Decode(body []byte) error {
 			m.SharePID = f.Number() != 0
 		case 9:
 			m.Sysctls = append(m.Sysctls, f.Text())
+		case 10:
+			m.UIDs = append(m.UIDs, f.Text())
+		case 11:
+			m.GIDs = append(m.GIDs, f.Text())
 		}
 	})
 }
@@ -86,6 +95,7 @@ type HelloReply struct {
 	Error      string // Why Init failed.
 	NoView     string // Why the pod has no host name of its own, nor can its containers have a view of their own.
 	Init       int64  // The process 1 that the containers of the pod share; 0 when they share none.
+	Users      int64  // The shim's descriptor of the pod's user namespace; 0 when it has none.
 }
 
 // Encode returns the body.
@@ -102,6 +112,7 @@ func (m *HelloReply) Encode() []byte {
 	e.Int(7, m.Born)
 	e.String(8, m.NoView)
 	e.Int(9, m.Init)
+	e.Int(10, m.Users)
 	return e.Bytes()
 }
 
@@ -132,6 +143,8 @@ func (m *HelloReply) Decode(body []byte) error {
 			m.NoView = f.Text()
 		case 9:
 			m.Init = f.Number()
+		case 10:
+			m.Users = f.Number()
 		}
 	})
 	if err == nil {

@@ -22,12 +22,9 @@ func Open() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program that makes containers: %w", err)
 	}
-	fd, err := unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 knows no MFD_EXEC.
-		fd, err = unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	fd, err := memfd()
 	if err != nil {
-		return nil, fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "monoplane-oci")
 	if _, err := io.Copy(f, text); err != nil {
@@ -43,4 +40,17 @@ func Open() (*os.File, error) {
 	out, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	f.Close()
 	return out, err
+}
+
+// memfd makes a file in memory that can be executed, which the setting vm.memfd_noexec may forbid.
+func memfd() (int, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("monoplane-oci", flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 knows no MFD_EXEC.
+		fd, err = unix.MemfdCreate("monoplane-oci", flags)
+	}
+	if err != nil {
+		err = fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
+	}
+	return fd, err
 }

@@ -17,10 +17,15 @@ type Bundle struct {
 	Upper, Work string
 	// UserXattr is set where the layers were unpacked without the right to set trusted attributes.
 	UserXattr bool
-	// MapIDs are the ids of the machine that those of the layers' files stand for in the container's user namespace.
-	MapIDs []specs.LinuxIDMapping `json:",omitempty"`
+	// Users is the path of the pod's user namespace, whose ids the layers' files have in the container; empty for the
+	// machine's. UIDs and GIDs are its ids.
+	Users      string                 `json:",omitempty"`
+	UIDs, GIDs []specs.LinuxIDMapping `json:",omitempty"`
 	// User is the user as the image or the pod names it.
 	User string
+	// GroupsOf is the user whose groups in the image's /etc/group the process has beside the group that User names;
+	// empty where User names no group, or where the image has named it.
+	GroupsOf string `json:",omitempty"`
 	// StrictGroups leaves out the groups that the image's /etc/group gives the user.
 	StrictGroups bool
 	// Rootless is set where there are no rights over cgroups.
@@ -31,6 +36,9 @@ type Bundle struct {
 	Shared []int `json:",omitempty"`
 	// Parts are the mounts in Spec, by their indices, of whose sources only the paths below them are wanted.
 	Parts map[int]string `json:",omitempty"`
+	// Volumes are the mounts in Spec that the image declares, by their indices, each with its directory. It is empty, and
+	// gets what the image has at the mount's place before the container runs.
+	Volumes map[int]string `json:",omitempty"`
 }
 
 // Image is what an image says of its containers, as in the image specification of OCI.
@@ -38,6 +46,8 @@ type Image struct {
 	Entrypoint, Cmd, Env []string
 	User, WorkingDir     string
 	StopSignal           string
+	// Volumes are the paths that expect a volume (VOLUME).
+	Volumes []string
 }
 
 // Input is what a Bundle is made of.
@@ -50,8 +60,12 @@ type Input struct {
 	// sandbox share, and Target the process 1 of the container whose processes this one is to see; 0 where there is
 	// none.
 	Shim, Init, Target int
+	// Users is the descriptor, in that process, of the sandbox's user namespace; 0 where there is none.
+	Users int
 	// OwnNetwork tells whether the sandbox has a network of its own.
 	OwnNetwork bool
+	// MachineName is the machine's host name, which a sandbox without one has.
+	MachineName string
 	// Hostname and Resolv are the files for /etc/hostname and /etc/resolv.conf; empty leaves those of the image.
 	Hostname, Resolv string
 
@@ -69,3 +83,6 @@ type Input struct {
 
 // SharedMemory is the source of a mount that stands for the sandbox's /dev/shm.
 const SharedMemory = "monoplane:shm"
+
+// ImageVolume is the source of a mount that stands for a directory in Bundle.Volumes.
+const ImageVolume = "monoplane:volume"

@@ -19,8 +19,8 @@ const capabilityNames = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL S
 const defaultCapabilities = "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW " +
 	"SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP"
 
-// capabilities adds to the default ones and drops from them. ALL stands for all; what is dropped wins over what is
-// added by ALL, and what is added by name over ALL that is dropped.
+// capabilities adds to the default ones and drops from them. ALL stands for all; what is dropped, by name or by ALL,
+// wins over ALL that is added, and what is added by name over ALL that is dropped.
 func capabilities(in Input) (*specs.LinuxCapabilities, error) {
 	known := strings.Fields(capabilityNames)
 	sec := in.Container.GetLinux().GetSecurityContext()
@@ -40,10 +40,10 @@ func capabilities(in Input) (*specs.LinuxCapabilities, error) {
 	switch {
 	case sec.GetPrivileged():
 		set, add, drop = in.Capabilities, 0, 0
-	case addAll:
-		set = in.Capabilities
 	case dropAll:
 		set = 0
+	case addAll:
+		set = in.Capabilities
 	}
 	if beyond := (add | ambient) &^ in.Capabilities; beyond != 0 {
 		return nil, fmt.Errorf("the capabilities %s cannot be added, because monoplane has not got them itself",

@@ -39,8 +39,13 @@ func Container(in Input) (*Bundle, error) {
 		Version: specs.Version, Process: p, Root: &specs.Root{Readonly: sec.GetReadonlyRootfs()},
 		Linux: &specs.Linux{CgroupsPath: in.CgroupPath, Namespaces: namespaces(in)},
 	}
-	b.user(in)
+	if err := b.user(in); err != nil {
+		return nil, err
+	}
 	if p.Capabilities, err = capabilities(in); err != nil {
+		return nil, err
+	}
+	if err := b.users(in); err != nil {
 		return nil, err
 	}
 	if err := b.mounts(in); err != nil {
@@ -51,9 +56,6 @@ func Container(in Input) (*Bundle, error) {
 	}
 	if !sec.GetPrivileged() {
 		b.Spec.Linux.MaskedPaths, b.Spec.Linux.ReadonlyPaths = sec.GetMaskedPaths(), sec.GetReadonlyPaths()
-	}
-	if err := b.users(sec.GetNamespaceOptions().GetUsernsOptions()); err != nil {
-		return nil, err
 	}
 	b.resources(in)
 	if b.Spec.Linux.Seccomp, err = seccompOf(sec, b.Spec); err != nil {
@@ -94,14 +96,16 @@ func environment(in Input) []string {
 		env = append(env, e)
 	}
 	set("PATH=" + DefaultPath)
-	if name := in.Sandbox.GetHostname(); name != "" {
+	if name := first(in.Sandbox.GetHostname(), in.MachineName); name != "" {
 		set("HOSTNAME=" + name)
 	}
 	if in.Container.GetTty() {
 		set("TERM=xterm")
 	}
 	for _, e := range in.Image.Env {
-		set(e)
+		if strings.Contains(e, "=") { // Some images have names without a value, which no process can be given.
+			set(e)
+		}
 	}
 	for _, kv := range in.Container.GetEnvs() {
 		set(kv.GetKey() + "=" + string(kv.GetValue()))
@@ -109,9 +113,9 @@ func environment(in Input) []string {
 	return env
 }
 
-// user names the user for the helper to look up: the pod's, else the image's. A group alone does not count, as in
-// CRI.
-func (b *Bundle) user(in Input) {
+// user names the user for the helper to look up: the pod's, else the image's. As CRI has it, a group without a user is
+// an error.
+func (b *Bundle) user(in Input) error {
 	sec := in.Container.GetLinux().GetSecurityContext()
 	b.User = first(in.Image.User, "0")
 	named := false
@@ -121,13 +125,18 @@ func (b *Bundle) user(in Input) {
 	case sec.GetRunAsUsername() != "":
 		b.User, named = sec.GetRunAsUsername(), true
 	}
-	if g := sec.GetRunAsGroup(); g != nil && named {
+	if g := sec.GetRunAsGroup(); g != nil {
+		if !named {
+			return errors.New("run_as_group needs run_as_user or run_as_username")
+		}
+		b.GroupsOf = b.User
 		b.User += ":" + strconv.FormatInt(g.GetValue(), 10)
 	}
 	for _, g := range sec.GetSupplementalGroups() {
 		b.Spec.Process.User.AdditionalGids = append(b.Spec.Process.User.AdditionalGids, uint32(g))
 	}
 	b.StrictGroups = sec.GetSupplementalGroupsPolicy() == runtimeapi.SupplementalGroupsPolicy_Strict
+	return nil
 }
 
 // namespaces are those of the sandbox, by the processes that hold them, and the container's own.
@@ -158,18 +167,31 @@ func namespaces(in Input) []specs.LinuxNamespace {
 	return out
 }
 
-// users maps the ids of a pod that has users of its own.
-func (b *Bundle) users(u *runtimeapi.UserNamespace) error {
-	if u.GetMode() != runtimeapi.NamespaceMode_POD || u == nil {
+// OwnUsers tells whether users are the pod's own.
+func OwnUsers(u *runtimeapi.UserNamespace) bool {
+	return u != nil && u.GetMode() == runtimeapi.NamespaceMode_POD
+}
+
+// users has the container join the user namespace of a pod that has users of its own. The others of the sandbox belong
+// to that one, and so do those that the container gets.
+//
+// spec: USER-1
+func (b *Bundle) users(in Input) error {
+	u := in.Container.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+	switch {
+	case !OwnUsers(u) && in.Users != 0:
+		return errors.New("userns_options: the containers of a pod that has a user namespace are in that one")
+	case !OwnUsers(u):
 		return nil
-	}
-	if len(u.GetUids()) == 0 || len(u.GetGids()) == 0 {
+	case len(u.GetUids()) == 0 || len(u.GetGids()) == 0:
 		return errors.New("userns_options: a user namespace of the pod needs uids and gids")
+	case in.Users == 0:
+		return errors.New("userns_options: the sandbox has no user namespace")
 	}
+	b.Users = fmt.Sprintf("/proc/%d/fd/%d", in.Shim, in.Users)
+	b.UIDs, b.GIDs = mappings(u.GetUids()), mappings(u.GetGids())
 	l := b.Spec.Linux
-	l.UIDMappings, l.GIDMappings = mappings(u.GetUids()), mappings(u.GetGids())
-	l.Namespaces = append(l.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
-	b.MapIDs = l.UIDMappings
+	l.Namespaces = append(l.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: b.Users})
 	return nil
 }
 

@@ -44,6 +44,60 @@ func security(f func(s *runtimeapi.LinuxContainerSecurityContext)) func(*Input) 
 	return func(in *Input) { f(in.Container.GetLinux().GetSecurityContext()) }
 }
 
+// As CRI has it, a group without a user is an error, and not forgotten.
+//
+// spec: SEC-1
+func TestGroupWithoutUser(t *testing.T) {
+	_, err := Container(asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) {
+		s.RunAsGroup = &runtimeapi.Int64Value{Value: 9}
+	})))
+	if err == nil || !strings.Contains(err.Error(), "run_as_group") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A group that the pod names does not take the place of those that the image's /etc/group gives its user.
+//
+// spec: SEC-1
+func TestGroupsOfUser(t *testing.T) {
+	b := made(t, asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) {
+		s.RunAsUser, s.RunAsGroup = &runtimeapi.Int64Value{Value: 33}, &runtimeapi.Int64Value{Value: 9}
+	})))
+	if b.User != "33:9" || b.GroupsOf != "33" {
+		t.Errorf("user %q, groups of %q", b.User, b.GroupsOf)
+	}
+	if b := made(t, asked(func(in *Input) { in.Image.User = "web:extra" })); b.User != "web:extra" || b.GroupsOf != "" {
+		t.Errorf("of the image: user %q, groups of %q", b.User, b.GroupsOf)
+	}
+}
+
+// A name without a value is left out: libcontainer starts nothing with it.
+//
+// spec: CTR-4
+func TestVariableWithoutValue(t *testing.T) {
+	b := made(t, asked(func(in *Input) { in.Image.Env = []string{"NOVALUE", "EMPTY=", "A=1"} }))
+	for _, e := range b.Spec.Process.Env {
+		if !strings.Contains(e, "=") {
+			t.Errorf("%q", b.Spec.Process.Env)
+		}
+	}
+	if !slices.Contains(b.Spec.Process.Env, "EMPTY=") || !slices.Contains(b.Spec.Process.Env, "A=1") {
+		t.Errorf("%q", b.Spec.Process.Env)
+	}
+}
+
+// ALL that is dropped wins over ALL that is added.
+//
+// spec: SEC-1
+func TestAllDroppedAndAdded(t *testing.T) {
+	b := made(t, asked(security(func(s *runtimeapi.LinuxContainerSecurityContext) {
+		s.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"ALL", "KILL"}, DropCapabilities: []string{"ALL"}}
+	})))
+	if got := b.Spec.Process.Capabilities.Bounding; !slices.Equal(got, []string{"CAP_KILL"}) {
+		t.Errorf("%v", got)
+	}
+}
+
 // spec: CTR-4
 func TestCommand(t *testing.T) {
 	for _, c := range []struct {
@@ -78,9 +132,13 @@ func TestEnvironment(t *testing.T) {
 		in.Container.Envs = []*runtimeapi.KeyValue{{Key: "B", Value: []byte("pod=x")}, {Key: "C", Value: []byte("")},
 			{Key: "HOSTNAME", Value: []byte("mine")}}
 	}))
-	if want := []string{"PATH=/image", "HOSTNAME=mine", "A=again", "B=pod=x", "odd", "C="}; !slices.Equal(
+	if want := []string{"PATH=/image", "HOSTNAME=mine", "A=again", "B=pod=x", "C="}; !slices.Equal(
 		b.Spec.Process.Env, want) {
 		t.Errorf("%q", b.Spec.Process.Env)
+	}
+	node := made(t, asked(func(in *Input) { in.Sandbox.Hostname, in.MachineName = "", "node" }))
+	if !slices.Contains(node.Spec.Process.Env, "HOSTNAME=node") {
+		t.Errorf("%q", node.Spec.Process.Env)
 	}
 	tty := made(t, asked(func(in *Input) { in.Container.Tty = true }))
 	if want := []string{"PATH=" + DefaultPath, "HOSTNAME=pod", "TERM=xterm"}; !slices.Equal(tty.Spec.Process.Env, want) {
@@ -110,7 +168,6 @@ func TestUsers(t *testing.T) {
 		{image: "web", sec: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: id(5)}, want: "5"},
 		{image: "web", sec: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: id(0), RunAsGroup: id(0)}, want: "0:0"},
 		{sec: &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "joe", RunAsGroup: id(9)}, want: "joe:9"},
-		{image: "web", sec: &runtimeapi.LinuxContainerSecurityContext{RunAsGroup: id(9)}, want: "web"},
 	} {
 		b := made(t, asked(func(in *Input) {
 			in.Image.User = c.image

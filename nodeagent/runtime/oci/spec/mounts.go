@@ -47,7 +47,7 @@ func (b *Bundle) mounts(in Input) error {
 	if options.GetIpc() == runtimeapi.NamespaceMode_NODE {
 		base[6].Source = "/dev/shm"
 	}
-	if in.Rootless && !in.OwnNetwork {
+	if (in.Rootless || b.Users != "") && !in.OwnNetwork {
 		// The files of the kernel's devices belong to the owner of the network.
 		base[4] = specs.Mount{Destination: "/sys", Type: "bind", Source: "/sys",
 			Options: []string{rbind, nosuid, noexec, nodev, ro}}
@@ -61,10 +61,11 @@ func (b *Bundle) mounts(in Input) error {
 	for _, own := range [][2]string{{"/etc/hostname", in.Hostname}, {"/etc/resolv.conf", in.Resolv}} {
 		if own[1] != "" {
 			base = append(base, specs.Mount{Destination: own[0], Type: "bind", Source: own[1],
+				UIDMappings: b.UIDs, GIDMappings: b.GIDs,
 				Options: append([]string{rbind, "rprivate"}, readOnlyRoot(sec)...)})
 		}
 	}
-	asked, err := askedMounts(in.Container.GetMounts())
+	asked, err := b.askedMounts(in.Container.GetMounts())
 	if err != nil {
 		return err
 	}
@@ -76,11 +77,21 @@ func (b *Bundle) mounts(in Input) error {
 		parts[to] = m.GetImageSubPath()
 	}
 	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return at[m.Destination] })
-	all := append(base, asked...)
+	volumes, err := imageVolumes(in.Image.Volumes, slices.Concat(base, asked))
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(base, asked, volumes)
 	slices.SortStableFunc(all, func(x, y specs.Mount) int { return depth(x.Destination) - depth(y.Destination) })
 	for i, m := range all {
 		if shared[m.Destination] {
 			b.Shared = append(b.Shared, i)
+		}
+		if m.Source == ImageVolume {
+			if b.Volumes == nil {
+				b.Volumes = map[int]string{}
+			}
+			b.Volumes[i] = ""
 		}
 		if part := parts[m.Destination]; part != "" {
 			if b.Parts == nil {
@@ -96,6 +107,26 @@ func (b *Bundle) mounts(in Input) error {
 	return nil
 }
 
+// imageVolumes are the mounts that the image declares, in the order of its list, but for those at whose places others
+// are.
+//
+// spec: CTR-6
+func imageVolumes(paths []string, others []specs.Mount) (out []specs.Mount, err error) {
+	for _, p := range paths {
+		to := path.Join("/", p)
+		if to == "/" {
+			return nil, fmt.Errorf("the image declares the volume %q, which has to be a path below /", p)
+		}
+		isThere := func(m specs.Mount) bool { return m.Destination == to }
+		if slices.ContainsFunc(others, isThere) || slices.ContainsFunc(out, isThere) {
+			continue
+		}
+		out = append(out, specs.Mount{Destination: to, Type: "bind", Source: ImageVolume,
+			Options: []string{rbind, "rprivate", "rw"}})
+	}
+	return out, nil
+}
+
 func depth(p string) int { return strings.Count(strings.Trim(p, "/"), "/") }
 
 // readOnlyRoot makes the files of the pod read-only where the root is.
@@ -106,8 +137,9 @@ func readOnlyRoot(sec *runtimeapi.LinuxContainerSecurityContext) []string {
 	return []string{"rw"}
 }
 
-// askedMounts translates the mounts that the configuration lists. Of several at one place the last one is meant.
-func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err error) {
+// askedMounts translates the mounts that the configuration lists. Of several at one place the last one is meant. Those
+// whose ids are mapped are mapped by the helper.
+func (b *Bundle) askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err error) {
 	for _, m := range asked {
 		to := path.Join("/", m.GetContainerPath())
 		out = slices.DeleteFunc(out, func(had specs.Mount) bool { return had.Destination == to })
@@ -124,6 +156,14 @@ func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err error) {
 		case m.GetRecursiveReadOnly() &&
 			(!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
 			return nil, fmt.Errorf("the mount at %q: recursive_read_only needs readonly and private propagation", to)
+		case b.Users != "" && m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+			return nil, fmt.Errorf("the mount at %q: bidirectional propagation needs a pod with the users of the machine: "+
+				"what is mounted in a user namespace does not leave it", to)
+		}
+		uids, gids := mappings(m.GetUidMappings()), mappings(m.GetGidMappings())
+		if len(uids)+len(gids) > 0 && (!slices.Equal(uids, b.UIDs) || !slices.Equal(gids, b.GIDs)) {
+			return nil, fmt.Errorf("the mount at %q: uid_mappings and gid_mappings must be those of the pod's user namespace",
+				to)
 		}
 		o := []string{rbind}
 		switch m.GetPropagation() {
@@ -142,12 +182,8 @@ func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err error) {
 		default:
 			o = append(o, "rw")
 		}
-		mt := specs.Mount{Destination: to, Type: "bind", Source: m.GetHostPath(), Options: o}
-		if len(m.GetUidMappings()) > 0 {
-			mt.UIDMappings, mt.GIDMappings = mappings(m.GetUidMappings()), mappings(m.GetGidMappings())
-			mt.Options = append(mt.Options, "ridmap")
-		}
-		out = append(out, mt)
+		out = append(out, specs.Mount{Destination: to, Type: "bind", Source: m.GetHostPath(), Options: o,
+			UIDMappings: uids, GIDMappings: gids})
 	}
 	return out, nil
 }

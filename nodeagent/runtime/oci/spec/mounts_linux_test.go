@@ -35,7 +35,6 @@ func at(t *testing.T, b *Bundle, place string) (specs.Mount, int) {
 func TestMountOptions(t *testing.T) {
 	const private, slave, shared = runtimeapi.MountPropagation_PROPAGATION_PRIVATE,
 		runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
-	ids := []*runtimeapi.IDMapping{{HostId: 100000, Length: 65536}}
 	for _, c := range []struct {
 		mount   *runtimeapi.Mount
 		options string
@@ -47,7 +46,6 @@ func TestMountOptions(t *testing.T) {
 		{mount: &runtimeapi.Mount{Propagation: shared}, options: "rbind rshared rw", shared: true},
 		{mount: &runtimeapi.Mount{Readonly: true, RecursiveReadOnly: true, Propagation: private},
 			options: "rbind rprivate rro"},
-		{mount: &runtimeapi.Mount{UidMappings: ids, GidMappings: ids}, options: "rbind rprivate rw ridmap"},
 	} {
 		c.mount.HostPath, c.mount.ContainerPath = "/src", "/a/b"
 		b := made(t, asked(withMounts(c.mount)))
@@ -57,9 +55,6 @@ func TestMountOptions(t *testing.T) {
 		}
 		if c.shared != slices.Contains(b.Shared, i) || c.shared != (b.Spec.Linux.RootfsPropagation == "rshared") {
 			t.Errorf("%+v: shared %v, %q", c.mount, b.Shared, b.Spec.Linux.RootfsPropagation)
-		}
-		if len(m.UIDMappings) != len(c.mount.GetUidMappings()) {
-			t.Errorf("%+v: %+v", c.mount, m.UIDMappings)
 		}
 	}
 }
@@ -206,14 +201,70 @@ func TestUserNamespace(t *testing.T) {
 		return security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.NamespaceOptions.UsernsOptions = u })
 	}
 	want := []specs.LinuxIDMapping{{HostID: 300000, Size: 65536}}
-	b := made(t, asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids})))
-	if !slices.Equal(b.MapIDs, want) || !slices.Equal(b.Spec.Linux.GIDMappings, want) {
-		t.Errorf("%+v", b.MapIDs)
+	own := users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids})
+	has := func(in *Input) { in.Shim, in.Users, in.OwnNetwork = 42, 9, true }
+	volume := &runtimeapi.Mount{HostPath: "/src", ContainerPath: "/a/b", UidMappings: ids, GidMappings: ids}
+	in := asked(own, has, withMounts(volume))
+	in.Resolv = "/resolv.conf"
+	b := made(t, in)
+	namespace := specs.LinuxNamespace{Type: specs.UserNamespace, Path: "/proc/42/fd/9"}
+	if b.Users != namespace.Path || !slices.Contains(b.Spec.Linux.Namespaces, namespace) {
+		t.Errorf("it joins %q %v", b.Users, b.Spec.Linux.Namespaces)
 	}
-	if b := made(t, asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}))); b.MapIDs != nil {
-		t.Errorf("the machine's users are mapped: %+v", b.MapIDs)
+	if !slices.Equal(b.UIDs, want) || !slices.Equal(b.GIDs, want) {
+		t.Errorf("%+v %+v", b.UIDs, b.GIDs)
 	}
-	if _, err := Container(asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD}))); err == nil {
-		t.Error("a namespace without ids")
+	for _, path := range []string{"/a/b", "/etc/resolv.conf"} {
+		if m, _ := at(t, b, path); !slices.Equal(m.UIDMappings, want) || !slices.Equal(m.GIDMappings, want) {
+			t.Errorf("%s has %+v", path, m)
+		}
+	}
+	if b := made(t, asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}))); b.Users != "" {
+		t.Errorf("the machine's users are mapped: %q", b.Users)
+	}
+	for what, in := range map[string]Input{
+		"no ids":       asked(users(&runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD}), has),
+		"no namespace": asked(own),
+		"another one":  asked(has),
+		"other ids":    asked(withMounts(volume)),
+		"both ways": asked(own, has, withMounts(&runtimeapi.Mount{HostPath: "/src", ContainerPath: "/a",
+			Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL})),
+	} {
+		if _, err := Container(in); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// What an image declares as a volume is a mount, unless something else is mounted there, once for each place.
+//
+// spec: CTR-6
+func TestImageVolumes(t *testing.T) {
+	b := made(t, asked(withMounts(&runtimeapi.Mount{HostPath: "/src", ContainerPath: "/a/b"}),
+		func(in *Input) {
+			in.Image.Volumes = []string{"/a", "/a/b/", "/proc", "rel/c", "/rel//c", "/dev/shm", "/z"}
+		}))
+	var got []string
+	for i, m := range b.Spec.Mounts {
+		_, listed := b.Volumes[i]
+		if is := m.Source == ImageVolume; is != listed {
+			t.Errorf("mount %d, %+v: listed %v", i, m, listed)
+		} else if is {
+			got = append(got, m.Destination+" "+strings.Join(m.Options, " "))
+		}
+	}
+	slices.Sort(got)
+	want := []string{"/a rbind rprivate rw", "/rel/c rbind rprivate rw", "/z rbind rprivate rw"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	// The pod's mount is inside of a volume, and so comes later.
+	_, volume := at(t, b, "/a")
+	if m, mount := at(t, b, "/a/b"); mount < volume || m.Source != "/src" {
+		t.Errorf("the mount %d, %+v, and the volume that it is in %d", mount, m, volume)
+	}
+	in := asked(func(in *Input) { in.Image.Volumes = []string{"/.."} })
+	if _, err := Container(in); err == nil || !strings.Contains(err.Error(), `the volume "/.."`) {
+		t.Errorf("a volume at the root: %v", err)
 	}
 }
