@@ -76,6 +76,9 @@ type Agent struct {
 	beats *pulse
 	// unready says what the runtime lacks; empty when it is ready.
 	unready string
+	// handlers and features are what the runtime says that it can do; both are nil before it has answered.
+	handlers []*corev1.NodeRuntimeHandler
+	features *corev1.NodeFeatures
 	// wasReady says that it has been ready since the agent has started.
 	wasReady bool
 	// ranges are those of the pods' addresses that the runtime knows of, as it was told them.

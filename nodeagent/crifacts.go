@@ -183,5 +183,7 @@ func (j job) imageUser(ctx context.Context, ref string) (criconfig.ImageUser, er
 	if uid := got.GetImage().GetUid(); uid != nil {
 		user.UID, user.Name = &uid.Value, ""
 	}
+	// What has no digest is the machine's own files, which belong to whoever runs the runtime.
+	user.Root = user.UID == nil && user.Name == "" && strings.HasPrefix(got.GetImage().GetId(), "sha256:")
 	return user, nil
 }

@@ -168,7 +168,7 @@ func (g *guard) evictGreedy(ctx context.Context) bool {
 	evicted := false
 	for i := range pods {
 		if message := eviction.Excess(&pods[i]); message != "" && !pods[i].Critical {
-			g.evict(pods[i].Pod, podstate.Evict{Reason: eviction.Reason, Message: message, Grace: time.Second})
+			g.evict(pods[i].Pod, podstate.Evict{Reason: eviction.Reason, Message: message, Grace: evictionGrace})
 			evicted = true
 		}
 	}
@@ -180,9 +180,20 @@ func (g *guard) evict(p *corev1.Pod, why podstate.Evict) {
 	if w == nil {
 		return
 	}
-	g.agent.cfg.Logger.Warn("evicting a pod", "pod", name(p), "uid", w.uid, "reason", why.Message)
-	g.agent.cfg.Recorder.Event(p, record.Warning, eviction.Reason, "Evicting", why.Message)
 	g.leaving, g.since = w, now()
+	w.evict(p, why)
+}
+
+// evict ends a pod that has taken too much, or that others have to go before, and says so, once.
+func (w *worker) evict(p *corev1.Pod, why podstate.Evict) {
+	w.mu.Lock()
+	said := w.evicted
+	w.evicted = true
+	w.mu.Unlock()
+	if !said {
+		w.agent.cfg.Logger.Warn("evicting a pod", "pod", name(p), "uid", w.uid, "reason", why.Message)
+		w.agent.cfg.Recorder.Event(p, record.Warning, why.Reason, "Evicting", why.Message)
+	}
 	w.post(why)
 }
 

@@ -52,6 +52,7 @@ func (a *Agent) askRuntime(ctx context.Context) {
 	unready := missing(got.GetStatus())
 	if err == nil {
 		a.users.learn(got.GetRuntimeHandlers())
+		a.learnFeatures(got)
 	} else {
 		a.toldRanges("") // it may have been restarted
 		unready = "the container runtime does not answer: " + text(err)

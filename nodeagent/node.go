@@ -199,6 +199,9 @@ func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
 	if s.DaemonEndpoints == nil {
 		s.DaemonEndpoints = &corev1.NodeDaemonEndpoints{KubeletEndpoint: &corev1.DaemonEndpoint{}}
 	}
+	a.mu.Lock()
+	s.RuntimeHandlers, s.Features = a.handlers, a.features
+	a.mu.Unlock()
 	a.nodeConditions(s)
 	return s
 }

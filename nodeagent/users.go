@@ -84,7 +84,8 @@ func (j job) canHaveUsers(handler string) error {
 		what = fmt.Sprintf("the runtime's handler %q", handler)
 	}
 	return fmt.Errorf("can't set `spec.hostUsers: false`, %s does not support user namespaces: it needs a runtime that "+
-		"does, such as containerd 2.0 with runc 1.2, and Linux 6.3 with a file system that can map ids", what)
+		"does, such as oci as root, or containerd 2.0 with runc 1.2, and Linux 6.3 with a file system that can map "+
+		"ids", what)
 }
 
 // firstID returns the first of the pod's ids; 0 when it has the node's users.

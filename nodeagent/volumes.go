@@ -14,7 +14,9 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/admission"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/tokens"
 	"monoplane.dev/nodeagent/volumes"
@@ -249,10 +251,10 @@ const limitInterval = 10 * time.Second
 func (a *Agent) watchLimits(ctx context.Context) error {
 	for sleep(ctx, limitInterval) {
 		for _, w := range a.list() {
-			if p := w.pod(); volumes.Limited(p) {
+			if p := w.pod(); volumes.Limited(p) && !admission.Critical(p, w.static != nil) {
 				over, err := a.volumes.OverLimit(ctx, p)
 				if over != "" {
-					w.post(podstate.Evict{Reason: "Evicted", Message: over, Grace: evictionGrace})
+					w.evict(p, podstate.Evict{Reason: eviction.Reason, Message: over, Grace: evictionGrace})
 				}
 				if err != nil && ctx.Err() == nil {
 					a.cfg.Logger.Warn("the volumes of a pod cannot be measured", "pod", name(p), "uid", w.uid, "error", err)

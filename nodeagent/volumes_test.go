@@ -275,33 +275,37 @@ func TestVolumesEndWithThePod(t *testing.T) {
 	})
 }
 
+// A pod whose volume has grown beyond its limit is evicted, and an event says why, unless the system depends on it.
+//
 // spec: VOL-1
 func TestFullVolumeEvictsItsPod(t *testing.T) {
-	inRealWorld(t, func(w *world) {
-		w.start()
-		limited := func(name string) *corev1.Volume {
-			return &corev1.Volume{Name: name, VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-				SizeLimit: &metav1.Quantity{String_: "64Ki"},
-			}}}
-		}
-		w.create("a", with(limited("x")))
-		w.settle()
-		dir := w.mounted("/x")
-		fill := func(kilobytes int) {
-			if err := os.WriteFile(dir+"/f", []byte(strings.Repeat("x", kilobytes<<10)), 0o600); err != nil {
-				w.t.Fatal(err)
+	const want = `Usage of EmptyDir volume "x" exceeds the limit "64Ki". `
+	for class, phase := range map[string]string{"": "Failed", "system-node-critical": "Running"} {
+		inRealWorld(t, func(w *world) {
+			w.start()
+			w.create("a", with(&corev1.Volume{Name: "x", VolumeSource: &corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &metav1.Quantity{String_: "64Ki"}}}}),
+				func(p *corev1.Pod) { p.Spec.PriorityClassName = class })
+			w.settle()
+			dir := w.mounted("/x")
+			fill := func(kilobytes int) {
+				if err := os.WriteFile(dir+"/f", []byte(strings.Repeat("x", kilobytes<<10)), 0o600); err != nil {
+					w.t.Fatal(err)
+				}
 			}
-		}
-		fill(40)
-		time.Sleep(15 * time.Second)
-		w.phase("a", "Running")
-		fill(80)
-		time.Sleep(15 * time.Second)
-		w.settle()
-		p := w.phase("a", "Failed")
-		const want = `Usage of EmptyDir volume "x" exceeds the limit "64Ki". `
-		if p.Status.Reason != "Evicted" || p.Status.Message != want {
-			w.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
-		}
-	})
+			fill(40)
+			time.Sleep(15 * time.Second)
+			w.phase("a", "Running")
+			fill(80)
+			time.Sleep(15 * time.Second)
+			w.settle()
+			p := w.phase("a", phase)
+			if phase == "Failed" && (p.Status.Reason != "Evicted" || p.Status.Message != want) {
+				w.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
+			}
+			if w.said("Evicted", want) != (phase == "Failed") {
+				w.t.Errorf("events of a pod of class %q: %q", class, w.events())
+			}
+		})
+	}
 }

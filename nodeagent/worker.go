@@ -31,6 +31,8 @@ type worker struct {
 	reserved *corev1.Pod
 	// deferred: the pod is known to wait for room. freed: it is known to hold none any more.
 	deferred, freed bool
+	// evicted: it was said that the pod is evicted.
+	evicted bool
 	// volumesEnded: the volumes of a pod that has ended were taken away, or that was tried.
 	volumesEnded bool
 	closed       bool
