@@ -50,7 +50,9 @@ type Config struct {
 	Listen string
 	// GRPCListen is the address of the gRPC API. Empty: gRPC only in-process, through Client.
 	GRPCListen string
-	// Runtime runs the pods; HostRuntime by default.
+	// Runtime runs the pods; HostRuntime by default, which needs no privileges and changes nothing on the machine, as
+	// tests that embed a cluster want it. The program monoplane runs images where it can, with a runtime of package
+	// nodeagent/runtime/ocinode.
 	Runtime Runtime
 	// Nodes is the number of nodes; 1 by default, -1 for none. More than one needs a runtime that simulates.
 	Nodes int

@@ -45,6 +45,9 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		greetRefused(stdout, cluster)
 		r.untilStopped(ctx)
 	case early == nil:
+		if err := keepPodRange(cfg); err != nil {
+			cfg.Logger.Warn("another range may be taken at the next start", "error", err)
+		}
 		greet(stdout, cluster, cfg, time.Since(began))
 		r.untilStopped(ctx)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/servicerange"
@@ -62,7 +62,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	o.dataDir = addDataDir(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:6443", "address of the REST API; port 0 picks a free one")
 	flags.StringVar(&o.grpcListen, "grpc-listen", "127.0.0.1:6444", "address of the gRPC API; port 0 picks a free one")
-	flags.StringVar(&o.runtime, "runtime", "host",
+	flags.StringVar(&o.runtime, "runtime", "auto",
 		`what runs the pods: "oci" (containers of images, and of image "host"), "host" (processes of this machine, image `+
 			`"host"), "auto" (oci where this machine lets it, else host) or "fake" (none; for tests of controllers)`)
 	o.images.add(flags)
@@ -87,7 +87,8 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"where the node ports of Services come from")
 	flags.StringVar(&o.clusterCIDR, "cluster-cidr", "",
 		"where the addresses of pods come from, such as "+podrange.Default+", of which each node is given a part; two "+
-			"ranges with a comma between them for IPv4 and IPv6")
+			"ranges with a comma between them for IPv4 and IPv6 (default with runtime oci: that, or the next one that this "+
+			"machine does not use)")
 	flags.IntVar(&o.nodeMask4, "node-cidr-mask-size-ipv4", podrange.DefaultMask4,
 		"how many bits the part of a node has of an IPv4 range of --cluster-cidr")
 	flags.IntVar(&o.nodeMask6, "node-cidr-mask-size-ipv6", podrange.DefaultMask6,
@@ -247,14 +248,6 @@ func (o *upOptions) machineRuntime(cfg *monoplane.Config, stderr io.Writer) (mon
 	if o.runtime == "host" {
 		return monoplane.HostRuntime(), nil
 	}
-	switch err := ocinode.Check(); {
-	case err == nil:
-	case o.runtime == "oci":
-		return nil, fmt.Errorf("--runtime=oci: %w", err)
-	default:
-		fmt.Fprintf(stderr, "Pods can have image \"host\" only (--runtime=host): %v\n", err)
-		return monoplane.HostRuntime(), nil
-	}
 	services, err := servicerange.ParseAddresses(o.serviceIPs)
 	if err != nil {
 		return nil, err
@@ -263,10 +256,24 @@ func (o *upOptions) machineRuntime(cfg *monoplane.Config, stderr io.Writer) (mon
 	if err != nil {
 		return nil, err
 	}
-	cfg.ClusterCIDR = cmp.Or(cfg.ClusterCIDR, podrange.Default)
-	return ocinode.New(ocinode.Config{
-		Images: store, ServiceRanges: servicerange.Ranges{Addresses: services}.Prefixes(),
-	}), nil
+	ranges := servicerange.Ranges{Addresses: services}.Prefixes()
+	why := ocinode.Check()
+	if why == nil {
+		store.Log = cfg.Logger
+		why = images.Check(store)
+	}
+	if why == nil && cfg.ClusterCIDR == "" {
+		cfg.ClusterCIDR, why = choosePodRange(cfg.DataDir, ranges, inUse(cfg.Logger), cfg.Logger)
+	}
+	switch {
+	case why == nil:
+		return ocinode.New(ocinode.Config{Images: store, ServiceRanges: ranges}), nil
+	case o.runtime == "oci":
+		return nil, fmt.Errorf("--runtime=oci: %w", why)
+	default:
+		fmt.Fprintf(stderr, "Pods can have image \"host\" only (--runtime=host): %v\n", why)
+		return monoplane.HostRuntime(), nil
+	}
 }
 
 // nameAudit gives the audit's level its name.
@@ -315,7 +322,23 @@ func example(r monoplane.Runtime) string {
 		return "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n" +
 			"  kubectl logs -f hello\n"
 	default:
-		return "  kubectl run hello --image=busybox --command -- sleep 600\n  kubectl get pods -w\n"
+		return "  kubectl create deployment web --image=nginx\n" +
+			"  kubectl expose deployment web --type=NodePort --port=80\n  kubectl get pods,services -w\n"
+	}
+}
+
+// runtimeName says what runs the pods.
+func runtimeName(r monoplane.Runtime) string {
+	if _, is := r.(*ocinode.Runtime); is {
+		return "oci: containers of images, and of image \"host\""
+	}
+	switch {
+	case r == monoplane.HostRuntime():
+		return "host: image \"host\" only"
+	case r.Simulated():
+		return "fake: nothing is run"
+	default:
+		return "what listens at --runtime-endpoint"
 	}
 }
 
@@ -344,6 +367,7 @@ func greet(w io.Writer, c *monoplane.Cluster, cfg monoplane.Config, took time.Du
 		fmt.Fprintf(w, "  Ingress     https://%s\n", https)
 	}
 	fmt.Fprintf(w, "  kubeconfig  %s\n", c.Kubeconfig())
+	fmt.Fprintf(w, "  runtime     %s\n", runtimeName(cfg.Runtime))
 	greetNetwork(w, cfg)
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "Try, in another terminal:\n  export KUBECONFIG=%s\n", c.Kubeconfig())
