@@ -56,6 +56,11 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 const network = `{"cniVersion": "0.4.0", "name": "BRIDGE", "plugins": [{"type": "bridge", "bridge": "BRIDGE",
   "ipam": {"type": "host-local", "dataDir": "DIR/ipam", "ranges": [[{"subnet": "` + PodRange + `"}]]}}]}`
 
+// Overlay makes a configuration in which images are overlaid.
+func Overlay(configuration string) string {
+	return strings.Replace(configuration, `snapshotter = "native"`, `snapshotter = "overlayfs"`, 1)
+}
+
 // Daemon is a containerd. Set Env and Log, if at all, before it starts.
 type Daemon struct {
 	// Env is its environment; nil is that of this process.
@@ -84,11 +89,15 @@ func Missing() error {
 }
 
 // New makes the configuration of a daemon in a directory that need not be there. The name of the bridge is one that no
-// other interface of the machine has.
-func New(dir, bridge string) (*Daemon, error) {
+// other interface of the machine has. Changes are made to the configuration, in turn.
+func New(dir, bridge string, changes ...func(string) string) (*Daemon, error) {
 	d := &Daemon{dir: dir, bridge: bridge, Log: io.Discard}
 	fill := strings.NewReplacer("DIR", dir, "BRIDGE", bridge)
-	for name, text := range map[string]string{"config.toml": configuration, "cni/10-test.conflist": network} {
+	text := configuration
+	for _, change := range changes {
+		text = change(text)
+	}
+	for name, text := range map[string]string{"config.toml": text, "cni/10-test.conflist": network} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), //nolint:gosec // as CNI's own
 			os.WriteFile(path, []byte(fill.Replace(text)), 0o600)); err != nil {

@@ -96,6 +96,27 @@ func Box() (layer, config []byte, err error) {
 	return layer, config, err
 }
 
+// Nginx returns the same of an image that does what nginx does for somebody who tries it: it serves a page on port 80,
+// as a user of its own.
+func Nginx() (layer, config []byte, err error) {
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []entry{{name: "bin/", mode: 0o755}, {name: "tmp/", mode: 0o1777}, {name: "www/", mode: 0o755},
+		{name: "bin/busybox", mode: 0o755, data: busybox},
+		{name: "www/index.html", mode: 0o644, data: []byte("<title>Welcome to nginx!</title>\n")}}
+	for _, name := range applets {
+		files = append(files, entry{name: "bin/" + name, mode: 0o777, link: "busybox"})
+	}
+	if layer, err = pack(files); err != nil {
+		return nil, nil, err
+	}
+	serve := []string{"httpd", "-f", "-vv", "-p", "80", "-u", "101:101", "-h", "/www"}
+	config, err = boxConfig(layer, imageConfig{Cmd: serve})
+	return layer, config, err
+}
+
 // WriteImages writes an archive of the images, such as `docker save` makes.
 func WriteImages(path string) error {
 	layer, err := boxLayer()
