@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,9 +25,10 @@ import (
 // run is the state of one test.
 type run struct {
 	t       *testing.T
-	dir     string // of everything; also marks the processes
-	data    string // data directory of the server
-	backing string // the same, past the disk that fails
+	dir     string           // of everything; also marks the processes
+	data    string           // data directory of the server
+	backing string           // the same, past the disk that fails
+	up      func() *exec.Cmd // starts the server in another way than launch does; nil for none
 	planner *planner
 	history *history
 	judge   *judge
@@ -69,7 +71,7 @@ const settleEvery = 40
 
 // spec: DEL-13, NODE-2, DEL-10, SAFE-1, SAFE-2, SAFE-4, SAFE-5, SAFE-6
 func TestCrash(t *testing.T) {
-	kinds, err := chosenKinds(os.Getenv("MONOPLANE_CRASH_KINDS"))
+	kinds, err := chosenKinds(os.Getenv("MONOPLANE_CRASH_KINDS"), allKinds)
 	if err != nil {
 		t.Fatalf("MONOPLANE_CRASH_KINDS: %v", err)
 	}
@@ -168,7 +170,12 @@ func (r *run) current() *server {
 }
 
 func (r *run) launch(limit int) *server {
-	s := launch(r.t, r.dir, r.data, limit)
+	var s *server
+	if r.up != nil {
+		s = begin(r.t, r.dir, r.up())
+	} else {
+		s = launch(r.t, r.dir, r.data, limit)
+	}
 	r.mu.Lock()
 	r.server = s
 	r.mu.Unlock()

@@ -22,6 +22,12 @@
 //	MONOPLANE_CRASH_KINDS     kinds of faults: a list with commas; names with a minus are left out (all)
 //	MONOPLANE_CRASH_KEEP      file for the journal of a run that failed
 //
+// Pods of images, each with a network of its own, have runs of theirs, as root and as a user who is not (`make
+// crash-network`). Behind a Service they come and go while server, shims, the helpers that hold the node namespace and
+// the programs that make containers are killed, stopped and starved. A process of each pod holds a lock on the pod's
+// uid and one on each of its addresses. After each restart a pod must be made, and reach all others and the Service;
+// in the end processes, mounts, links, rules, control groups, addresses, namespaces and files are counted.
+//
 // What needs root or a kernel with FUSE is left out without, which the test says. A process of its own, the guard,
 // ends and removes everything that a run has made, however the run ends.
 package crash

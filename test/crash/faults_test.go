@@ -96,6 +96,12 @@ func (r *run) inject(ctx context.Context, c *client.Client, s *server, f fault) 
 		r.deleteSystemObject(ctx, c, f.Pick)
 	case protected:
 		err = r.deleteProtected(ctx, c, f.Pick)
+	case killNode, killNodes, pauseNode:
+		found, err = r.onNode(f)
+	case killMaker:
+		found, err = r.killMakers(ctx, f)
+	case starve:
+		found = r.starve(ctx, s, f)
 	}
 	if found && err == nil {
 		r.counts[f.Kind]++

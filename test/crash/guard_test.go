@@ -51,9 +51,7 @@ func guard(dir string) int {
 	_ = unix.Unmount(filepath.Join(dir, "disk"), unix.MNT_FORCE) // mostly there is none any more, or it is in use
 	err := endProcesses(dir)
 	groups := controlGroups(dir)
-	if mounts, e := os.ReadFile("/proc/self/mounts"); e == nil && strings.Contains(string(mounts), " "+dir+"/disk ") {
-		err = errors.Join(err, unix.Unmount(filepath.Join(dir, "disk"), unix.MNT_DETACH))
-	}
+	err = errors.Join(err, unmountAll(dir))
 	for _, g := range groups {
 		err = errors.Join(err, removeGroup(g))
 	}
@@ -62,6 +60,18 @@ func guard(dir string) int {
 		return 1
 	}
 	return 0
+}
+
+// unmountAll takes away the mounts below a directory, the last first.
+func unmountAll(dir string) (err error) {
+	mounts, _ := os.ReadFile("/proc/self/mounts") // without it nothing can be done
+	lines := strings.Split(string(mounts), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if f := strings.Fields(lines[i]); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+			err = errors.Join(err, unix.Unmount(f[1], unix.MNT_DETACH))
+		}
+	}
+	return err
 }
 
 // endProcesses kills until nothing is left. A stopped process can be killed too.
@@ -94,6 +104,11 @@ func processesOf(dir string) ([]process, error) {
 	for _, s := range below {
 		all = append(all, s.process)
 	}
+	held, err := nodes(dir)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, held...)
 	byUID, err := workloads(dir)
 	for _, procs := range byUID {
 		all = append(all, procs...)

@@ -36,17 +36,32 @@ var allKinds = []kind{
 	slowDisk, failDisk, answers, descriptors, system, protected, copies,
 }
 
+// Kinds of faults of pods with a network of their own.
+const (
+	killNode  kind = "kill-node"  // SIGKILL of the helper that holds the node namespace, or of its spare
+	killNodes kind = "kill-nodes" // of both at once
+	pauseNode kind = "pause-node" // SIGSTOP of one of them, and SIGCONT later or never
+	killMaker kind = "kill-maker" // SIGKILL of the programs that make containers, as long as there are any
+	starve    kind = "starve"     // the server has as many descriptors as it has open, and no more, for a while
+)
+
+// networkKinds are those of a cluster whose pods are of images and have a network of their own.
+var networkKinds = []kind{
+	killServer, endServer, killNode, killShim, killNodes, pauseServer, killMaker, pauseNode, killContainer, starve,
+	pauseShim,
+}
+
 // chosenKinds reads MONOPLANE_CRASH_KINDS: names of kinds with commas between them, or, when each begins with a minus,
 // of those to leave out. Empty means all.
-func chosenKinds(text string) ([]kind, error) {
+func chosenKinds(text string, all []kind) ([]kind, error) {
 	if text == "" {
-		return allKinds, nil
+		return all, nil
 	}
 	var with, without []kind
 	for name := range strings.SplitSeq(text, ",") {
 		rest, minus := strings.CutPrefix(name, "-")
-		if !slices.Contains(allKinds, kind(rest)) {
-			return nil, fmt.Errorf("there is no kind of fault %q; there are %v", rest, allKinds)
+		if !slices.Contains(all, kind(rest)) {
+			return nil, fmt.Errorf("there is no kind of fault %q; there are %v", rest, all)
 		}
 		if minus {
 			without = append(without, kind(rest))
@@ -60,7 +75,7 @@ func chosenKinds(text string) ([]kind, error) {
 	if len(with) > 0 {
 		return with, nil
 	}
-	return slices.DeleteFunc(slices.Clone(allKinds), func(k kind) bool { return slices.Contains(without, k) }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(k kind) bool { return slices.Contains(without, k) }), nil
 }
 
 // fault is one fault of a round.
@@ -209,7 +224,7 @@ func TestChosenKinds(t *testing.T) {
 		"": len(allKinds), "system": 1, "system,copies": 2, "-system,-copies": len(allKinds) - 2,
 		"nonsense": -1, "system,-copies": -1,
 	} {
-		got, err := chosenKinds(text)
+		got, err := chosenKinds(text, allKinds)
 		if (err != nil) != (want < 0) || err == nil && len(got) != want {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}

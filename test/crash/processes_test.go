@@ -123,6 +123,31 @@ func shims(dir string) ([]shim, error) {
 	return found, err
 }
 
+// Names of the processes that hold the namespace of a node: the helper, and the spare that becomes it.
+const (
+	nodeName  = "monoplane-node"
+	spareName = "monoplane-spare"
+)
+
+// nodes returns the helpers and spares whose socket is in a directory or below, which they hold open.
+func nodes(dir string) ([]process, error) {
+	var found []process
+	err := eachProcess(func(pid int) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if name := strings.TrimSuffix(string(line), "\x00"); err != nil || name != nodeName && name != spareName {
+			return
+		}
+		at, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/4", pid))
+		if err != nil || !strings.HasPrefix(at, dir+"/") {
+			return
+		}
+		if p, err := identify(pid); err == nil {
+			found = append(found, p)
+		}
+	})
+	return found, err
+}
+
 func eachProcess(f func(pid int)) error {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

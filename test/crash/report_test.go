@@ -45,10 +45,8 @@ func (r *run) table() string {
 	row("pods created", pods)
 	row("containers started", r.judge.starts)
 	r.counts[stopParent] = r.judge.rebels
-	for _, k := range allKinds {
-		if r.planner.has(k) {
-			row(string(k), r.counts[k])
-		}
+	for _, k := range r.planner.kinds {
+		row(string(k), r.counts[k])
 	}
 	row("answers late, lost or double", int(r.answered.Load()))
 	row("writes and flushes delayed", int(r.disk.delayed.Load()))

@@ -73,19 +73,29 @@ func launch(t *testing.T, run, data string, limit int) *server {
 	}
 	args := []string{
 		"up", "--data-dir", data, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--node-name", "node",
+		"--runtime", "host",
 	}
 	cmd := exec.Command(path, args...)
 	if limit > 0 {
 		limited := []string{"-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(limit), path}
 		cmd = exec.Command("/bin/sh", append(limited, args...)...)
 	}
+	return begin(t, run, cmd)
+}
+
+// begin starts a command that becomes a server of a run.
+func begin(t *testing.T, run string, cmd *exec.Cmd) *server {
+	t.Helper()
 	cmd.Env = append(os.Environ(), envDir+"="+run)
 	s := &server{
 		cmd: cmd, stdout: &output{}, stderr: &output{}, ready: make(chan struct{}, 1), exited: make(chan struct{}),
 	}
 	cmd.Stderr = s.stderr
 	// Ctrl-C in the terminal of the test is for the test.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(envGuard) != "":
 		os.Exit(guard(os.Getenv(envGuard)))
+	case os.Getenv(envShare) != "":
+		os.Exit(peer(os.Getenv(envShare), os.Getenv(envUID)))
 	case os.Getenv(envName) != "":
 		os.Exit(workload())
 	}
