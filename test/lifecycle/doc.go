@@ -40,6 +40,9 @@
 //	peer NAME         it leaves the mark SEES-NAME once it sees the process of the pod's container NAME
 //	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
 //
+// A process that finds another one of the same container at its start leaves the mark BESIDE, which no statement
+// about marks forgives.
+//
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
 // Both wait until the container has left its mark START, for a busy machine may run them before it.
 //

@@ -155,6 +155,20 @@ func (h *History) at(mark string) int {
 	})
 }
 
+// failedStarts counts the instances of a container whose start has failed, as the API said.
+func (h *History) failedStarts(container string) int {
+	ids := make(map[string]bool)
+	for _, p := range h.pods {
+		s := status(p, container)
+		for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
+			if t := state.Terminated; t != nil && t.Reason == "StartError" {
+				ids[t.ContainerID] = true
+			}
+		}
+	}
+	return len(ids)
+}
+
 func statuses(p *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses)
 }

@@ -211,8 +211,11 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 		switch about[0] {
 		case "marks", "begins":
 			got = seen.marksOf(who)
+			if slices.Contains(got, beside) {
+				return false
+			}
 			if s.disturbed {
-				if twice(got) {
+				if twice(got, seen.failedStarts(who)) {
 					return false
 				}
 				got, words = calm(got), calm(words)
@@ -272,13 +275,19 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 	return nil
 }
 
-// twice reports whether a container was started that had neither ended nor been told to.
-func twice(marks []string) bool {
+// beside is the mark of a process that has found another one of its container.
+const beside = "BESIDE"
+
+// twice reports whether a container was started that had neither ended nor been told to. That many starts may have
+// failed by the word of the runtime, which then kills without a signal before what it has started.
+func twice(marks []string, failed int) bool {
 	runs := false
 	for _, m := range marks {
 		switch {
 		case m == "START" && runs:
-			return true
+			if failed--; failed < 0 {
+				return true
+			}
 		case m == "START":
 			runs = true
 		case m == "TERM", strings.HasPrefix(m, "END("):

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"os/signal"
@@ -73,6 +74,11 @@ func live(name string, args []string) int {
 		}
 	}
 	signal.Notify(signals, stops[stop])
+	lock, beside := lockName(name)
+	defer func() { _ = lock.Close() }()
+	if beside {
+		mark(name, "BESIDE")
+	}
 	mark(name, "START")
 	healthy.begin = time.Now()
 	healthy.tell(name)
@@ -242,6 +248,24 @@ func mark(name, what string) {
 		fail(err)
 	}
 	_ = f.Close()
+}
+
+// lockName locks the container's own byte of the journal, far beyond its end. The lock is held until the file that is
+// returned is closed, or this process ends, however it ends. Beside says that another process of the container has it.
+func lockName(name string) (held *os.File, beside bool) {
+	f, err := os.OpenFile(os.Getenv("ACT_JOURNAL"), os.O_WRONLY, 0)
+	if err != nil {
+		fail(err)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 1<<40 + int64(h.Sum32()), Len: 1}
+	// The lock belongs to the open file, which processes that this one starts do not get.
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		fail(err)
+	}
+	return f, err != nil
 }
 
 func duration(text string) time.Duration {
