@@ -68,6 +68,7 @@ func TestGracePeriodsFromTheCommandLine(t *testing.T) {
 	t.Run("shortened, never lengthened", func(t *testing.T) {
 		b := newBox(t)
 		pod := p.run(t, withGrace(podOf("shortened", b.sh(stubborn)), 5))
+		pid := b.pid(t, "pid") // TERM ends it before.
 		p.delete(t, pod.Name, 600)
 		first := p.until(t, pod.Name, "terminating", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 		if got := *first.DeletionGracePeriodSeconds; got != 600 {
@@ -87,7 +88,7 @@ func TestGracePeriodsFromTheCommandLine(t *testing.T) {
 		}
 		p.delete(t, pod.Name, 1)
 		p.untilGone(t, pod)
-		gone(t, b.pid(t, "pid"))
+		gone(t, pid)
 	})
 }
 

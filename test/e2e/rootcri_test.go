@@ -31,9 +31,19 @@ func boxed(name, script string) *corev1.Pod {
 
 const (
 	stubbornBox = `trap "" TERM; while :; do sleep 0.05; done`
-	politeBox   = `trap 'echo goodbye; exit 0' TERM; while :; do sleep 0.05; done`
+	politeBox   = `trap 'echo goodbye; exit 0' TERM; echo trapped; while :; do sleep 0.05; done`
 	countsBox   = `n=0; while :; do n=$((n+1)); echo line $n; sleep 0.05; done`
 )
+
+// untilTrapped waits until the shell of a pod has set its trap: the kernel drops a TERM that a container's first process
+// has no handler for.
+func (p pods) untilTrapped(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the trap of pod "+name, func() (bool, string) {
+		out := p.logs(t, name)
+		return strings.Contains(out, "trapped\n"), out
+	})
+}
 
 // onContainerd is a cluster whose pods a real containerd runs.
 type onContainerd struct {
@@ -209,6 +219,7 @@ func (c onContainerd) grace(t *testing.T) {
 	stubborn, polite := c.run(t, withGrace(boxed("stubborn", stubbornBox), 3)),
 		c.run(t, withGrace(boxed("polite", politeBox), 600))
 	pid, phases, politePhases := c.runtime.pid(t, stubborn), c.phases(t, stubborn), c.phases(t, polite)
+	c.untilTrapped(t, "polite")
 	began := time.Now()
 	c.delete(t, "stubborn", -1)
 	c.delete(t, "polite", -1)
@@ -346,7 +357,8 @@ func (c onContainerd) sandboxDies(t *testing.T) {
 // serverIsKilled ends the server as a crash would, with pods in several states.
 func (c onContainerd) serverIsKilled(t *testing.T) {
 	c.run(t, withRestart(boxed("runs", countsBox), corev1.RestartPolicyAlways))
-	ends := c.run(t, boxed("ends", `trap 'echo last words; exit 42' TERM; while :; do sleep 0.05; done`))
+	ends := c.run(t, boxed("ends", `trap 'echo last words; exit 42' TERM; echo trapped; while :; do sleep 0.05; done`))
+	c.untilTrapped(t, "ends")
 	stops := c.run(t, withGrace(boxed("stops", stubbornBox), 4))
 	vanishes := c.run(t, withGrace(boxed("vanishes", stubbornBox), 600))
 	endsPid, stopsPid, vanishesPid := c.runtime.pid(t, ends), c.runtime.pid(t, stops), c.runtime.pid(t, vanishes)
@@ -368,7 +380,7 @@ func (c onContainerd) serverIsKilled(t *testing.T) {
 // spec: DEL-9, DEL-10, DEL-13, NODE-2, LIFE-2
 func (c onContainerd) serverIsBack(t *testing.T) {
 	end := c.untilPhase(t, "ends", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
-	if end == nil || end.ExitCode != 42 || c.logs(t, "ends") != "last words\n" {
+	if end == nil || end.ExitCode != 42 || c.logs(t, "ends") != "trapped\nlast words\n" {
 		t.Errorf("the end while the server was dead: %+v", end)
 	}
 	c.untilGone(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stops"}})
