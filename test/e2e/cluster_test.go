@@ -72,10 +72,11 @@ func startIn(t *testing.T, dir string, args ...string) *cluster {
 	return c
 }
 
-// start runs `monoplane up` and waits until it says that it is ready.
+// start runs `monoplane up` and waits until it says that it is ready. Without args that say otherwise, containers are
+// processes of this machine.
 func start(program, dir string, args ...string) (*cluster, error) {
 	c := &cluster{program: program, dir: dir, stdout: &capture{}, stderr: &capture{}, exited: make(chan struct{})}
-	args = append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"}, args...)
+	args = upArgs(dir, args...)
 	cmd := exec.Command(program, args...)
 	cmd.Env = environment()
 	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr

@@ -70,9 +70,27 @@ func served(t *testing.T, s *lifecycle.Scenario) *lifecycle.Scenario {
 // newJournal makes the file in which processes of any user leave their marks.
 func newJournal(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The processes of a pod that goes on may put a file there meanwhile.
+		err := os.RemoveAll(dir)
+		for range 100 {
+			if err == nil {
+				return
+			}
+			err = os.RemoveAll(dir)
+		}
+		t.Error(err)
+	})
 	path := filepath.Join(dir, "journal")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	err = os.WriteFile(path, nil, 0o600)
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // containers mount it
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path

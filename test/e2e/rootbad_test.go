@@ -71,11 +71,16 @@ func boxedScenario(s *lifecycle.Scenario, journal string) *corev1.Pod {
 
 // newRegistry returns a registry with the image box:1.
 func newRegistry() (http.Handler, error) {
-	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	layer, config, err := containerd.Box()
 	if err != nil {
 		return nil, err
 	}
+	return newRegistryOf("box", "1", layer, config)
+}
+
+// newRegistryOf returns a registry with one image of one layer.
+func newRegistryOf(repository, tag string, layer, config []byte) (http.Handler, error) {
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	type blob struct {
 		MediaType string `json:"mediaType"`
 		Size      int    `json:"size"`
@@ -93,16 +98,17 @@ func newRegistry() (http.Handler, error) {
 	}
 	upload := func(mediaType string, body []byte) (blob, error) {
 		b := blob{mediaType, len(body), fmt.Sprintf("sha256:%x", sha256.Sum256(body))}
-		return b, put(http.MethodPost, "/v2/box/blobs/uploads/?digest="+b.Digest, body)
+		return b, put(http.MethodPost, "/v2/"+repository+"/blobs/uploads/?digest="+b.Digest, body)
 	}
 	configBlob, err := upload("application/vnd.docker.container.image.v1+json", config)
 	layerBlob, err2 := upload("application/vnd.docker.image.rootfs.diff.tar", layer)
 	manifest, err3 := json.Marshal(map[string]any{"schemaVersion": 2,
-		"mediaType": "application/vnd.docker.distribution.manifest.v2+json", "config": configBlob, "layers": []blob{layerBlob}})
+		"mediaType": "application/vnd.docker.distribution.manifest.v2+json", "config": configBlob,
+		"layers": []blob{layerBlob}})
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
-	return handler, put(http.MethodPut, "/v2/box/manifests/1", manifest)
+	return handler, put(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, manifest)
 }
 
 // withPassword lets nobody to a registry but a user with the right password.

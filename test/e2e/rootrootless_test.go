@@ -10,108 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-
-	"monoplane.dev/test/containerd"
 )
 
 // unprivileged is a user who owns nothing on the machine and may do nothing special there.
 const unprivileged = 54321
-
-// mine gives a file, or a directory that is made where it is missing, to a user.
-func mine(t *testing.T, uid int, path string) string {
-	t.Helper()
-	if err := os.MkdirAll(path, 0o700); err != nil && !os.IsExist(err) && !strings.Contains(err.Error(), "not a dir") {
-		t.Fatal(err)
-	}
-	if err := os.Chown(path, uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// outside connects a machine with another one, where a server says "outside" on port 9000, and returns that one.
-func (m *machine) outside(t *testing.T) *machine {
-	t.Helper()
-	far := newMachine(t)
-	m.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", far.name)
-	m.run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "up0")
-	m.run(t, "ip", "link", "set", "up0", "up")
-	far.run(t, "ip", "addr", "add", "192.0.2.2/24", "dev", "up0")
-	far.run(t, "ip", "link", "set", "up0", "up")
-	m.run(t, "ip", "route", "add", "default", "via", "192.0.2.2")
-	server := exec.Command("nsenter", "--net=/run/netns/"+far.name, "busybox", "nc", "-ll", "-p", "9000", "-e", "echo",
-		"outside")
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	return far
-}
-
-// userCluster is a cluster of a user who is not root.
-type userCluster struct {
-	monoplane         string // What runs the program as that user.
-	home, dir, images string
-	now               *cluster
-}
-
-// userCluster loads the images of the tests as the machine's user.
-func (m *machine) userCluster(t *testing.T) *userCluster {
-	t.Helper()
-	home := mine(t, m.uid, filepath.Dir(shortDir(t)))
-	u := &userCluster{home: home, dir: filepath.Join(home, "data"), images: filepath.Join(home, "images")}
-	archive := filepath.Join(home, "images.tar")
-	if err := containerd.WriteImages(archive); err != nil {
-		t.Fatal(err)
-	}
-	mine(t, m.uid, archive)
-	// What a user is to run has to lie where that user gets to.
-	program := filepath.Join(home, "monoplane")
-	text, err := os.ReadFile(binary(t, "monoplane"))
-	if err == nil {
-		err = os.WriteFile(program, text, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.monoplane = m.program(t, program)
-	load := exec.Command(u.monoplane, "image", "load", archive, "--image-dir", u.images)
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("image load: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		if u.now == nil {
-			return
-		}
-		if t.Failed() {
-			t.Logf("stderr of the cluster ends with:\n%s", u.now.stderr.tail(40))
-		}
-		if u.now.proc.Signal(syscall.SIGINT) == nil { // stops the pods
-			u.now.waitExit(t)
-		}
-		if err := u.now.left(); err != nil {
-			t.Error(err)
-		}
-	})
-	return u
-}
-
-// begin starts the cluster.
-func (u *userCluster) begin(t *testing.T) *cluster {
-	t.Helper()
-	c, err := start(u.monoplane, u.dir, "--runtime", "oci", "--image-dir", u.images)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.now = c
-	return c
-}
 
 // TestRootUserImagesAndNetwork runs a Deployment of an image as a user who is not root, with nothing installed and
 // nothing allowed: pods have addresses and names, reach each other, Services, the API and what is outside; clients
@@ -123,10 +26,9 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	m := newMachine(t)
 	m.uid = unprivileged
 	far := m.outside(t)
-	u := m.userCluster(t)
-	monoplane, home, dir, c := u.monoplane, u.home, u.dir, u.begin(t)
-	k := c.kubectl(t, "default")
-	k.path = (&machine{name: m.name}).program(t, k.path)
+	u := m.imageCluster(t)
+	u.begin(t)
+	k := u.kubectl(t)
 	if out, code := k.run(t, userManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
@@ -195,29 +97,28 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 		t.Error(err)
 	}
 
-	c.kill(t)
-	says(inPodOf(t, m, dir, "client"), ip+" 80", "web-") // the kernel carries it
-	c = u.begin(t)
+	u.now.kill(t)
+	says(inPodOf(t, m, u.dir, "client"), ip+" 80", "web-") // the kernel carries it
+	u.begin(t)
 	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
 	everything()
 	if now := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}"); now != addresses {
 		t.Errorf("the pods' addresses were %s and are %s after a restart", addresses, now)
 	}
 
-	if out, err := exec.Command(monoplane, "down", "--data-dir", dir).CombinedOutput(); err != nil {
-		t.Fatalf("down: %v\n%s", err, out)
-	}
-	c.waitExit(t)
+	u.down(t)
 	if left := processesOf(t, unprivileged); left != "" {
 		t.Errorf("processes are left:\n%s", left)
 	}
 	if links := m.run(t, "ip", "-o", "link"); strings.Count(links, "\n") != 2 {
 		t.Errorf("links are left:\n%s", links)
 	}
-	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(home)) {
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(u.home)) {
 		t.Errorf("mounts are left, or cannot be read (%v):\n%s", err, mounts)
 	}
-	if files, err := os.ReadDir(filepath.Join(dir, "nodes", nodeOf(t, dir), "network")); err != nil || len(files) != 0 {
+	network := filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "network")
+	// Which addresses pods have had is kept.
+	if files, err := os.ReadDir(network); err != nil || len(files) != 1 || files[0].Name() != "addresses.json" {
 		t.Errorf("files of the network are left: %v %v", files, err)
 	}
 }
@@ -237,14 +138,14 @@ func TestRootUserIDs(t *testing.T) {
 	if err := os.WriteFile(m.ids, fmt.Appendf(nil, "%d:1000000:65536\n", m.uid), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	u := m.userCluster(t)
-	k := u.begin(t).kubectl(t, "default")
-	k.path = (&machine{name: m.name}).program(t, k.path)
+	u := m.imageCluster(t)
+	u.begin(t)
+	k := u.kubectl(t)
 	if out, code := k.run(t, idsManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
 	k.ok(t, "wait --for=condition=Ready pod/many pod/nobody --timeout=60s")
-	if out := k.ok(t, "logs nobody"); out != "uid=1000 gid=1000\n" {
+	if out := k.ok(t, "logs nobody"); out != "uid=1000 gid=1000 groups=1000\n" {
 		t.Errorf("a container whose image has a user runs as %q", out)
 	}
 	out, _ := k.run(t, "", "exec", "many", "--", "sh", "-c", "stat -c %u:%g /tmp/d /e/d; cat /proc/self/setgroups; id -G")
@@ -262,10 +163,7 @@ func TestRootUserIDs(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	if out, err := exec.Command(u.monoplane, "down", "--data-dir", u.dir).CombinedOutput(); err != nil {
-		t.Fatalf("down: %v\n%s", err, out)
-	}
-	u.now.waitExit(t)
+	u.down(t)
 }
 
 const idsManifest = `

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"monoplane.dev/test/containerd"
 )
 
 // streamed are pods of an image: one whose first process answers each line, and says goodbye at the end of its input;
@@ -253,31 +251,9 @@ func (c onContainerd) streams(t *testing.T) {
 // spec: CTR-8, CTR-9, INIT-6
 func TestRootImageStreams(t *testing.T) {
 	m := newMachine(t)
-	archive, images := filepath.Join(t.TempDir(), "images.tar"), filepath.Join(t.TempDir(), "images")
-	if err := containerd.WriteImages(archive); err != nil {
-		t.Fatal(err)
-	}
-	monoplane := m.program(t, binary(t, "monoplane"))
-	if out, err := exec.Command(monoplane, "image", "load", archive, "--image-dir", images).CombinedOutput(); err != nil {
-		t.Fatalf("image load: %v\n%s", err, out)
-	}
-	c, err := start(monoplane, shortDir(t), "--runtime", "oci", "--image-dir", images)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("stderr of the cluster ends with:\n%s", c.stderr.tail(40))
-		}
-		if c.proc.Signal(syscall.SIGINT) == nil { // stops the pods
-			c.waitExit(t)
-		}
-		if err := c.left(); err != nil {
-			t.Error(err)
-		}
-	})
-	k := c.kubectl(t, "default")
-	k.path = m.program(t, k.path)
+	u := m.imageCluster(t)
+	u.begin(t)
+	k := u.kubectl(t)
 	streamsOfImages(t, k, func(t *testing.T, address, request string) string {
 		t.Helper()
 		host, port, err := net.SplitHostPort(address)

@@ -27,9 +27,15 @@ type result struct {
 // monoplane runs a command to its end.
 func monoplane(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return runProgram(t, env, binary(t, "monoplane"), args...)
+}
+
+// runProgram runs what runs the monoplane program.
+func runProgram(t *testing.T, env []string, program string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(t, "monoplane"), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, environment(env...)
 	err := cmd.Run()
@@ -65,9 +71,10 @@ func refused(t *testing.T, r result, want ...string) {
 	}
 }
 
-// upArgs are those of `monoplane up` on free ports.
+// upArgs are those of `monoplane up` on free ports, with containers of image "host" unless more says otherwise.
 func upArgs(dir string, more ...string) []string {
-	return append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"}, more...)
+	return append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0",
+		"--runtime", "host"}, more...)
 }
 
 const faultyScheduler = `apiVersion: kubescheduler.config.k8s.io/v1
@@ -147,10 +154,10 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	config := filepath.Join(filepath.Dir(dir), "config.yaml")
-	if err := os.WriteFile(config, []byte("runtime: fake\nnodes: 2\nnode-name: from-file\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("nodes: 2\nnode-name: from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := startIn(t, dir, "--config", config, "--node-name", "from-flag")
+	c := startIn(t, dir, "--config", config, "--runtime", "fake", "--node-name", "from-flag")
 	nodes, err := c.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 2 || nodes.Items[0].Name != "from-flag-0" {
 		t.Errorf("nodes: %v, %v", nodes, err)

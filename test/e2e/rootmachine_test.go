@@ -1,0 +1,185 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"monoplane.dev/test/containerd"
+)
+
+// machine is a network namespace in which a cluster is started, as if it were a machine of its own: what the cluster
+// does to the machine's network it does to this one.
+type machine struct {
+	name string
+	uid  int // Who starts the cluster; 0 for root.
+	// ids is a file that stands for /etc/subuid and /etc/subgid; empty for the machine's.
+	ids string
+}
+
+// newMachine makes a network namespace with nothing but a loopback.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{name: fmt.Sprintf("mp-e2e-%d-%d", os.Getpid(), namespaces.Add(1))}
+	m.ip(t, "netns", "add", m.name)
+	t.Cleanup(func() { m.ip(t, "netns", "del", m.name) })
+	m.run(t, "ip", "link", "set", "lo", "up")
+	return m
+}
+
+func (m *machine) ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// run runs a command on the machine and returns what it prints.
+func (m *machine) run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.name}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// program returns a program that runs another one on the machine.
+func (m *machine) program(t *testing.T, path string) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), filepath.Base(path))
+	as := ""
+	if m.uid != 0 {
+		as = fmt.Sprintf("setpriv --reuid=%d --regid=%[1]d --clear-groups ", m.uid)
+	}
+	if m.ids != "" {
+		as = fmt.Sprintf("unshare -m sh -c 'mount --bind %s /etc/subuid && mount --bind %[1]s /etc/subgid && "+
+			"exec \"$@\"' sh %s", m.ids, as)
+	}
+	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s%s \"$@\"\n", m.name, as, path)
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+// mine gives a file, or a directory that is made where it is missing, to a user.
+func mine(t *testing.T, uid int, path string) string {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil && !os.IsExist(err) && !strings.Contains(err.Error(), "not a dir") {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outside connects a machine with another one, where a server says "outside" on port 9000, and returns that one.
+func (m *machine) outside(t *testing.T) *machine {
+	t.Helper()
+	far := newMachine(t)
+	m.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", far.name)
+	m.run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "up0")
+	m.run(t, "ip", "link", "set", "up0", "up")
+	far.run(t, "ip", "addr", "add", "192.0.2.2/24", "dev", "up0")
+	far.run(t, "ip", "link", "set", "up0", "up")
+	m.run(t, "ip", "route", "add", "default", "via", "192.0.2.2")
+	server := exec.Command("nsenter", "--net=/run/netns/"+far.name, "busybox", "nc", "-ll", "-p", "9000", "-e", "echo",
+		"outside")
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	return far
+}
+
+// imageCluster is a cluster on a machine, of its user, that runs images without a container engine.
+type imageCluster struct {
+	machine           *machine
+	monoplane         string // What runs the program as that user.
+	home, dir, images string
+	// now is the server that was started last.
+	now *cluster
+}
+
+// imageCluster loads the images of the tests as the machine's user. What is begun is ended with the test.
+func (m *machine) imageCluster(t *testing.T) *imageCluster {
+	t.Helper()
+	home := mine(t, m.uid, filepath.Dir(shortDir(t)))
+	u := &imageCluster{machine: m, home: home, dir: filepath.Join(home, "data"), images: filepath.Join(home, "images")}
+	archive := filepath.Join(home, "images.tar")
+	if err := containerd.WriteImages(archive); err != nil {
+		t.Fatal(err)
+	}
+	mine(t, m.uid, archive)
+	program := binary(t, "monoplane")
+	if m.uid != 0 { // What a user is to run has to lie where that user gets to.
+		text, err := os.ReadFile(program)
+		program = filepath.Join(home, "monoplane")
+		if err == nil {
+			err = os.WriteFile(program, text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.monoplane = m.program(t, program)
+	load := exec.Command(u.monoplane, "image", "load", archive, "--image-dir", u.images)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("image load: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if u.now == nil {
+			return
+		}
+		if t.Failed() {
+			t.Logf("stderr of the cluster ends with:\n%s", u.now.stderr.tail(40))
+		}
+		if u.now.proc.Signal(syscall.SIGINT) == nil { // stops the pods
+			u.now.waitExit(t)
+		}
+		if err := u.now.left(); err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+// begin starts the server.
+func (u *imageCluster) begin(t *testing.T) *cluster {
+	t.Helper()
+	c, err := start(u.monoplane, u.dir, "--runtime", "oci", "--image-dir", u.images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.now = c
+	return c
+}
+
+// kubectl runs on the machine, as root.
+func (u *imageCluster) kubectl(t *testing.T) *kubectl {
+	t.Helper()
+	k := u.now.kubectl(t, "default")
+	k.path = (&machine{name: u.machine.name}).program(t, k.path)
+	return k
+}
+
+// down ends the cluster as a user does.
+func (u *imageCluster) down(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command(u.monoplane, "down", "--data-dir", u.dir).CombinedOutput(); err != nil {
+		t.Fatalf("down: %v\n%s", err, out)
+	}
+	u.now.waitExit(t)
+}
