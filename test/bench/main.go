@@ -49,6 +49,7 @@ func benches() []bench {
 		{"workloads", benchWorkloads},
 		{"evictions", benchEvictions},
 		{"images", benchImages},
+		{"imagepods", benchImagePods},
 		{"network", benchNetwork},
 		{"names", benchNames},
 	}

@@ -21,10 +21,11 @@ type process struct {
 	ready time.Duration // from exec to the line that says so
 }
 
-// startProcess runs the binary on dir and waits until it says that it is ready.
+// startProcess runs the binary on dir and waits until it says that it is ready. Without args that say otherwise,
+// containers are processes of this machine.
 func startProcess(ctx context.Context, e *env, dir string, args ...string) (*process, error) {
 	args = append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0",
-		"--node-name", "node"}, args...)
+		"--node-name", "node", "--runtime", "host"}, args...)
 	cmd := exec.CommandContext(ctx, e.binary, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -48,6 +49,14 @@ func startProcess(ctx context.Context, e *env, dir string, args ...string) (*pro
 		return p, nil
 	}
 	return nil, fmt.Errorf("%s ended before it was ready: %w", e.binary, cmd.Wait())
+}
+
+// down ends the process and all that it has on the machine.
+func (p *process) down() error {
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	return p.cmd.Wait()
 }
 
 // stop ends the process as an upgrade would.

@@ -5,13 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/runtime/ocinode"
 )
 
 // benchStart measures the way from exec to ready, cold and with 10 000 pods.
 func benchStart(ctx context.Context, e *env) error {
+	for _, kind := range []struct {
+		name    string
+		runtime []string
+	}{
+		{"cold start to ready", nil},
+		{"  with images and the pod network", []string{"--runtime", "oci"}},
+	} {
+		if err := coldStart(ctx, e, kind.name, kind.runtime); err != nil {
+			return err
+		}
+	}
+	return benchRestart(ctx, e)
+}
+
+func coldStart(ctx context.Context, e *env, name string, runtime []string) error {
+	if err := ocinode.Check(); runtime != nil && err != nil {
+		fmt.Printf("%s: skipped, %v\n", name, err)
+		return nil
+	}
 	var times, execs []float64
 	for range e.size(20) {
 		dir, err := e.tempDir()
@@ -23,21 +44,21 @@ func benchStart(ctx context.Context, e *env) error {
 			return err
 		}
 		execs = append(execs, time.Since(begin).Seconds()*1e3)
-		p, err := startProcess(ctx, e, dir)
+		p, err := startProcess(ctx, e, dir, append(runtime, "--image-dir", filepath.Join(dir, "images"))...)
 		if err != nil {
 			return err
 		}
 		times = append(times, p.ready.Seconds()*1e3)
-		if err := p.stop(); err != nil {
+		if err := p.down(); err != nil {
 			return err
 		}
 	}
 	got := median(times)
 	e.print(row{
-		name: fmt.Sprintf("cold start to ready, median of %d", len(times)), measured: fmt.Sprintf("%.0f ms", got),
+		name: fmt.Sprintf("%s, median of %d", name, len(times)), measured: fmt.Sprintf("%.0f ms", got),
 		limit: fmt.Sprintf("exec %.0f ms", median(execs)), target: "<= 250 ms", met: got <= 250,
 	})
-	return benchRestart(ctx, e)
+	return nil
 }
 
 func benchRestart(ctx context.Context, e *env) (err error) {

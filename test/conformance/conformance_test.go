@@ -244,8 +244,7 @@ func (r *runner) run(ctx context.Context, dir string, env []string, command stri
 	}
 	text := string(out)
 	if *golden == "" {
-		// The nodes tell the version of the agent.
-		text = strings.ReplaceAll(text, r.version, kubernetesVersion)
+		text = toldVersion(text, r.version, kubernetesVersion)
 	}
 	got := Normal(text)
 	if code := cmd.ProcessState.ExitCode(); code != 0 {

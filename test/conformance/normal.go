@@ -41,6 +41,15 @@ var different = []struct {
 	{regexp.MustCompile(`(?m)(^|  +)<(unknown|invalid)>($|  +)`), "${1}AGE${3}"},
 }
 
+// toldVersion replaces the version of the nodes' agents, in an output that is not normal yet, where nodes tell it:
+// after its name, and as the last or an inner cell of a table. It may be a word that outputs have elsewhere, such as
+// "dev".
+func toldVersion(output, version, by string) string {
+	told := regexp.MustCompile(`(?m)("?kubeletVersion"?: *"?|Kubelet Version: +|  )` + regexp.QuoteMeta(version) +
+		`("?,? *$|  )`)
+	return told.ReplaceAllString(output, "${1}"+by+"${2}")
+}
+
 var gap = regexp.MustCompile(`(\S) {2,}`)
 
 // Normal is an output in which everything random, and everything that tells of time and machine, becomes a word,
