@@ -114,18 +114,19 @@ verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generat
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 20m $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
-	go test -vet=off -timeout 20m $(SEQUENTIAL)
-	cd test && go test -vet=off -timeout 20m ./...
+	CGO_ENABLED=1 go test -vet=off -race -timeout 30m $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
+	go test -vet=off -timeout 30m $(SEQUENTIAL)
+	cd test && go test -vet=off -timeout 30m ./...
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
-	go test -vet=off -tags rootonly -timeout 15m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
+	go test -vet=off -tags rootonly -timeout 25m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 10m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
 	  ./nodeagent/runtime/host
-	cd test && go test -vet=off -tags rootonly -timeout 15m -run Root ./e2e ./crash
+	cd test && go test -vet=off -tags rootonly -timeout 25m -run Root ./e2e ./crash
+	cd test && go test -vet=off -tags rootonly -short -timeout 20m -run Root ./cridiff
 
 # Tests of runtime "host" that wait, or are about files, with images as without.
 SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines
@@ -173,6 +174,12 @@ crash: build ## Kill, pause and starve everything while pods come and go (ROUNDS
 	  MONOPLANE_CRASH_SEED=$${SEED:-0} MONOPLANE_CRASH_KINDS=$${KINDS:-} \
 	  go test -count=1 -timeout 24h -v -run '^TestCrash$$' ./crash
 
+.PHONY: crash-network
+crash-network: build ## The same for pods of images with a network of their own, and the node namespace's helpers; as root (ROUNDS=500 SEED=random KINDS=all USERS=yes for a cluster without root)
+	cd test && MONOPLANE_CRASH_ROUNDS=$${ROUNDS:-500} MONOPLANE_CRASH_SEED=$${SEED:-0} \
+	  MONOPLANE_CRASH_KINDS=$${KINDS:-} go test -tags rootonly -count=1 -timeout 24h -v \
+	  -run '^TestRoot$(if $(USERS),User)NetworkCrash$$' ./crash
+
 .PHONY: kills
 kills: build act ## Play scenarios of pods while the server is killed at random moments (COUNT=300 SEED=random)
 	cd test && go test -count=1 -timeout 24h -v -run '^TestLifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} \
@@ -191,6 +198,11 @@ scenarios-large: ## Play the scenarios of workloads in virtual time, those with 
 kills-containerd: build act ## Play scenarios of pods while containerd is killed at random moments (COUNT=100 SEED=random); as root
 	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \
 	  -runtimekills $${COUNT:-100} -runtimekillseed $${SEED:-0}
+
+.PHONY: differences
+differences: helper ## Give the same CRI calls to containerd and to runtime "oci", a table and random ones, and compare (COUNT=300 SEED=random); as root
+	cd test && go test -vet=off -tags rootonly -count=1 -timeout 24h -v ./cridiff \
+	  -cases $${COUNT:-300} -caseseed $${SEED:-0}
 
 .PHONY: lies-containerd
 lies-containerd: build act ## Play scenarios of pods while containerd seems to hang, fail and lie (COUNT=100 SEED=random); as root
