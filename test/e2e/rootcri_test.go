@@ -35,8 +35,8 @@ const (
 	countsBox   = `n=0; while :; do n=$((n+1)); echo line $n; sleep 0.05; done`
 )
 
-// untilTrapped waits until the shell of a pod has set its trap: the kernel drops a TERM that a container's first process
-// has no handler for.
+// untilTrapped waits until the shell of a pod has set its trap: the kernel drops a TERM that a container's first
+// process has no handler for.
 func (p pods) untilTrapped(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "the trap of pod "+name, func() (bool, string) {
