@@ -1,8 +1,10 @@
 package upgrade
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
+	"net"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -72,10 +74,16 @@ func (c *channels) send(channel byte, data []byte) error {
 }
 
 // bye says that all has been said, and waits for the client to close its end, for which closed is closed: to close
-// while something is unread would take from the client what it has not read yet.
+// before would take from the client what it has not read yet. That can take long: a pager shows one page after the
+// other.
 func (c *channels) bye(closed <-chan struct{}) {
 	_ = c.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
-		time.Now().Add(partingTime))
-	_ = c.conn.NetConn().SetReadDeadline(time.Now().Add(partingTime))
+		time.Now().Add(IdleTimeout))
 	<-closed
+}
+
+// closeAfter closes a connection partingTime after ctx has ended, and with it ends what waits for the client. (The
+// library sets deadlines of its own for writes.) It returns what calls that off.
+func closeAfter(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { time.AfterFunc(partingTime, func() { _ = conn.Close() }) })
 }

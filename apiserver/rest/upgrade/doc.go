@@ -7,7 +7,8 @@
 // command ended is said before the connection is closed, also when the server stops; what a client sends is held in
 // pieces of at most 32 KiB, of which the service takes one after the other, however large its frames are; a connection
 // without traffic ends after IdleTimeout, one whose client's machine acknowledges nothing after goneAfter, and with it
-// all that was begun for it. A slow client slows its own command.
+// all that was begun for it. A slow client slows its own command, and is waited for when that has ended: what it has
+// not read yet would be lost with the connection.
 //
 // It knows nothing about pods: it is given a Stream to the service.
 package upgrade
@@ -35,7 +36,8 @@ const (
 	ProbeAfter = 15 * time.Second
 	// piece is how much of what a client sends one message carries.
 	piece = 32 << 10
-	// partingTime is how long a client may take to receive the last words, and to close its end.
+	// partingTime is how long a client may take to receive the last words, and to close its end, when the server stops
+	// or the client is taken for gone.
 	partingTime = 5 * time.Second
 	// creationTime is how long a client may take to create its streams.
 	creationTime = 30 * time.Second

@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/rest/upgrade"
 )
 
@@ -319,6 +320,85 @@ func TestNobodyReads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// brief is a command that writes much and succeeds.
+type brief struct {
+	*echo
+	pieces int
+}
+
+func (b *brief) Recv() (*corev1.StreamOutput, error) {
+	if b.pieces == 0 {
+		return &corev1.StreamOutput{Status: &metav1.Status{Status: "Success"}}, nil
+	}
+	b.pieces--
+	return &corev1.StreamOutput{Data: make([]byte, 32<<10)}, b.ctx.Err()
+}
+
+// Whoever reads later than the command ends, as a pager does that somebody reads in, misses nothing: neither output
+// nor how it ended.
+//
+// spec: CTR-9
+func TestReadsLate(t *testing.T) {
+	const pieces, pause = 40, 10 * time.Minute
+	t.Run("WebSocket", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan struct{})
+			conn := bubble(t, func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				upgrade.WebSocket(t.Context(), w, r, &brief{newEcho(t.Context()), pieces}, upgrade.ProbeAfter)
+			})
+			client := socketOver(t, conn, "v5.channel.k8s.io")
+			got, status := 0, ""
+			for {
+				_, message, err := client.ReadMessage()
+				if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if message[0] == 3 {
+					status += string(message[1:])
+					continue
+				}
+				got += len(message) - 1
+				for began := time.Now(); got == pieces*32<<10 && time.Since(began) < pause; {
+					time.Sleep(5 * time.Second)
+					// client-go looks for the server so.
+					if err := client.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if got != pieces*32<<10 || !strings.Contains(status, "Success") {
+				t.Errorf("%d bytes of %d, and %q", got, pieces*32<<10, status)
+			}
+			client.Close()
+			<-ended
+		})
+	})
+	t.Run("SPDY", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan struct{})
+			conn := bubble(t, func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				upgrade.SPDY(t.Context(), w, r, upgrade.Wanted{Stdout: true}, &brief{newEcho(t.Context()), pieces})
+			})
+			client := spdyOver(t, conn, "v4.channel.k8s.io")
+			failure, stdout := create(t, client, "streamType", "error"), create(t, client, "streamType", "stdout")
+			time.Sleep(pause)
+			got, err := io.Copy(io.Discard, stdout)
+			status, statusErr := io.ReadAll(failure)
+			if err := errors.Join(err, statusErr); err != nil || got != pieces*32<<10 ||
+				!bytes.Contains(status, []byte("Success")) {
+				t.Errorf("%d bytes of %d, and %q, %v", got, pieces*32<<10, status, err)
+			}
+			client.Close()
+			<-ended
+			time.Sleep(time.Minute) // What spdystream does when a connection ends takes a while.
+		})
+	})
 }
 
 func socketOver(t *testing.T, conn net.Conn, protocol string) *websocket.Conn {

@@ -42,7 +42,7 @@ func ForwardPorts(ctx context.Context, w http.ResponseWriter, r *http.Request, p
 	p := &portSocket{channels: newChannels(conn), pod: pod, inputs: make([]chan []byte, len(ports))}
 	p.idle = time.AfterFunc(IdleTimeout, func() { cancel(errIdle) })
 	defer p.idle.Stop()
-	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().SetDeadline(time.Now().Add(partingTime)) })()
+	defer closeAfter(ctx, conn.NetConn())()
 	defer watchPeer(conn.NetConn(), goneAfter, cancel)()
 	var running, hearing sync.WaitGroup
 	for i, port := range ports {

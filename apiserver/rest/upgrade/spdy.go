@@ -81,12 +81,7 @@ func SPDY(ctx context.Context, w http.ResponseWriter, r *http.Request, wanted Wa
 	}
 	c := &command{s: s, streams: streams}
 	c.run(protocol)
-	timer := time.NewTimer(partingTime)
-	defer timer.Stop()
-	select {
-	case <-conn.CloseChan(): // The client has everything.
-	case <-timer.C:
-	}
+	<-conn.CloseChan() // The client has everything; or it has gone, does nothing any more, or the server stops.
 }
 
 // expected are the types of the streams that the client creates.

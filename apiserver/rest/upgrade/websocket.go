@@ -51,8 +51,7 @@ func WebSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, s St
 		channels: newChannels(conn), s: s, idle: time.AfterFunc(IdleTimeout, func() { cancel(errIdle) }),
 	}
 	defer k.idle.Stop()
-	// A write that waits for the client ends too.
-	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().SetDeadline(time.Now().Add(partingTime)) })()
+	defer closeAfter(ctx, conn.NetConn())()
 	defer watchPeer(conn.NetConn(), goneAfter, cancel)()
 	closed := make(chan struct{})
 	go func() {
@@ -60,7 +59,9 @@ func WebSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, s St
 		k.read()
 		cancel(io.EOF) // The client has gone.
 	}()
-	go k.probe(ctx, cancel, probe)
+	probing, stopProbing := context.WithCancel(ctx)
+	defer stopProbing()
+	go k.probe(probing, cancel, probe)
 	ended := make(chan *metav1.Status, 1)
 	go func() { ended <- k.write() }()
 	var status *metav1.Status
@@ -74,7 +75,7 @@ func WebSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, s St
 		}
 	}
 	s.Close()
-	_ = conn.SetWriteDeadline(time.Now().Add(partingTime))
+	stopProbing() // Nothing may follow the word that all has been said.
 	if text := k.parting(status); len(text) > 0 {
 		_ = k.send(channelStatus, text)
 	}
