@@ -128,7 +128,10 @@ func benchNetwork(ctx context.Context, e *env) error {
 		return err
 	}
 	e.gigabits("pod to elsewhere, without root", p, "bare veth pair", 0.6)
-	return nil
+	to := elsewhere.Addr().String()
+	return benchUserNetworks(ctx, e, rounds, size/8, to, func(int) (float64, error) {
+		return a.do(inOrder{Send: to, Bytes: size / 8})
+	})
 }
 
 // gigabits prints a rate of bytes that should reach a share of another. The processor time is that of other processes
@@ -173,9 +176,15 @@ func enterNamespace(user, netns *os.File) (*inNamespace, error) {
 	cmd := exec.Command("nsenter", "--user=/proc/self/fd/4", "--preserve-credentials", "--net=/proc/self/fd/3", "--",
 		self)
 	cmd.ExtraFiles = []*os.File{netns, user}
+	return startInNamespace(cmd)
+}
+
+// startInNamespace starts this program by a command that puts it into a network namespace.
+func startInNamespace(cmd *exec.Cmd) (*inNamespace, error) {
 	cmd.Env = append(os.Environ(), inNamespaceVariable+"=1")
 	cmd.Stderr = os.Stderr
 	p := &inNamespace{cmd: cmd}
+	var err error
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
