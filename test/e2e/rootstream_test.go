@@ -56,11 +56,14 @@ spec:
 `
 
 // streamsOfImages shows all that talks with what runs in pods of images, as kubectl does it, over both of its
-// protocols. Ask says something to an address of kubectl's machine and returns the answer.
+// protocols. The pods are those of streamed. Ask says something to an address of kubectl's machine and returns the
+// answer.
 //
 // spec: CTR-8, CTR-9, INIT-6
-func streamsOfImages(t *testing.T, k *kubectl, ask func(t *testing.T, address, request string) string) {
-	if out, code := k.run(t, streamed, "apply", "-f", "-"); code != 0 {
+func streamsOfImages(
+	t *testing.T, k *kubectl, pods string, ask func(t *testing.T, address, request string) string,
+) {
+	if out, code := k.run(t, pods, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
 	k.ok(t, "wait --for=condition=Ready pod/streams pod/serves pod/talks --timeout=60s")
@@ -243,18 +246,27 @@ func askDirectly(t *testing.T, address, request string) string {
 
 // Streams into pods of a real containerd, through the server that it names.
 func (c onContainerd) streams(t *testing.T) {
-	streamsOfImages(t, c.kubectl(t, "default"), askDirectly)
+	streamsOfImages(t, c.kubectl(t, "default"), streamed, askDirectly)
 }
 
-// TestRootImageStreams shows the same on pods of images without a container engine, in networks of their own.
+// TestRootImageStreams shows the same on pods of images without a container engine, in networks of their own, and two
+// of the three with users of their own.
 //
-// spec: CTR-8, CTR-9, INIT-6
+// spec: CTR-8, CTR-9, INIT-6, USER-1
 func TestRootImageStreams(t *testing.T) {
 	m := newMachine(t)
 	u := m.imageCluster(t)
 	u.begin(t)
 	k := u.kubectl(t)
-	streamsOfImages(t, k, func(t *testing.T, address, request string) string {
+	pods := streamed
+	for _, name := range []string{"streams", "serves"} {
+		named := "metadata: {name: " + name + "}\nspec:\n"
+		if !strings.Contains(pods, named) {
+			t.Fatalf("there is no pod %s", name)
+		}
+		pods = strings.Replace(pods, named, named+"  hostUsers: false\n", 1)
+	}
+	streamsOfImages(t, k, pods, func(t *testing.T, address, request string) string {
 		t.Helper()
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
