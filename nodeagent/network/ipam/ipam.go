@@ -3,7 +3,7 @@
 // It is the register of who has which address, in one file, which is replaced as a whole and synchronised before an
 // address is handed out: what was given once is not given again, whenever the process is killed, until it is released.
 // A released address is reused as late as possible: first come those that nobody has had, then those that were
-// released longest ago.
+// released longest ago. Of a range of IPv6, which is never through, the last releases are known.
 //
 // Nothing is known here of pods and networks. After a crash, Retain releases what belongs to nobody any more, and
 // Adopt enters what somebody has without being in the register, when the file was lost.
@@ -27,6 +27,10 @@ var ErrExhausted = errors.New("all addresses of the range are in use")
 
 // reserved is how many of the first addresses of a range no pod is given: the network's, the node's, the machine's.
 const reserved = 3
+
+// remembered is how many releases are known, as many as the default range of a node has addresses. What was released
+// before them comes before them.
+const remembered = 1 << 8
 
 // Register is the register of one node. Its methods may be called concurrently.
 type Register struct {
@@ -138,6 +142,7 @@ func (r *Register) Retain(keep func(owner string) bool) error {
 	if len(to.Owners) == len(r.state.Owners) {
 		return nil
 	}
+	to.Released = to.Released[max(0, len(to.Released)-remembered):]
 	return r.commit(to)
 }
 
@@ -195,19 +200,26 @@ func (s *state) taken() map[netip.Addr]string {
 
 // take returns an address of a range that is in nobody's use, and counts it as had.
 func (s *state) take(p netip.Prefix, taken map[netip.Addr]string) (netip.Addr, bool) {
-	next, begun := s.Next[p]
+	from, begun := s.Next[p]
 	if !begun {
-		next = first(p)
+		from = first(p)
+	}
+	released := make(map[netip.Addr]bool, len(s.Released))
+	for _, a := range s.Released {
+		released[a] = true
 	}
 	end := last(p)
-	for ; next.IsValid() && next.Compare(end) <= 0; next = next.Next() {
-		// An adopted address, or one of a range that this one overlaps.
-		if _, is := taken[next]; !is && !slices.Contains(s.Released, next) {
-			s.Next[p] = next.Next()
-			return next, true
+	// After the end those come again of whose release nothing is known any more.
+	for _, from := range []netip.Addr{from, first(p)} {
+		for a := from; a.IsValid() && a.Compare(end) <= 0; a = a.Next() {
+			// An adopted address, or one of a range that this one overlaps.
+			if _, is := taken[a]; !is && !released[a] {
+				s.Next[p] = a.Next()
+				return a, true
+			}
 		}
 	}
-	s.Next[p] = next
+	s.Next[p] = end.Next()
 	for i, a := range s.Released {
 		if _, is := taken[a]; p.Contains(a) && !is {
 			s.Released = slices.Delete(s.Released, i, i+1)

@@ -75,6 +75,38 @@ func TestReuse(t *testing.T) {
 	}
 }
 
+// However many pods come and go, the file stays small, and an address comes again when all others have been had.
+func TestManyOwners(t *testing.T) {
+	path := file(t)
+	const (
+		usable = 1<<9 - 4 // of the range of IPv4
+		group  = 10       // end together
+	)
+	r := open(t, path, "10.0.0.0/23", "fd00::/64")
+	last := map[netip.Addr]int{}
+	for i := 1; i < 5*usable/2; i++ {
+		got, err := r.Allocate(fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range got {
+			if before := last[a]; before > 0 && (a.Is6() || i-before < usable-2*group) {
+				t.Fatalf("the address %s is given in turn %d, after turn %d", a, i, before)
+			}
+			last[a] = i
+		}
+		if i%group > 0 {
+			continue
+		}
+		if err := r.Retain(func(string) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f, err := os.Stat(path); err != nil || f.Size() > 16<<10 {
+		t.Errorf("the file has %d bytes, %v", f.Size(), err)
+	}
+}
+
 // One range that is exhausted takes nothing from the other.
 func TestAllOrNone(t *testing.T) {
 	r := open(t, file(t), "fd00::/64", "10.0.0.0/29")
