@@ -266,10 +266,11 @@ func TestAttachStream(t *testing.T) {
 }
 
 // When a pod ends, whoever has attached is told that it is over, and a command how it ended: neither loses the shim,
-// which ends just after. A client would otherwise take the end of what it watched for a failure. spec: CTR-9
+// which ends just after. A client would otherwise take the end of what it watched for a failure. It is the same for
+// commands that are just being started; one that comes later is refused. spec: CTR-9
 func TestStreamsEndWithTheirPod(t *testing.T) {
 	n := newNode(t)
-	const rounds = 20
+	const rounds, commands = 20, 5
 	for i := range rounds {
 		sandbox := n.plainSandbox("ends-" + strconv.Itoa(i))
 		config := script("c", "echo here; exec sleep 1000")
@@ -277,31 +278,36 @@ func TestStreamsEndWithTheirPod(t *testing.T) {
 		id := n.run(sandbox, config)
 		var out heard
 		in, typing := io.Pipe()
-		attached, ended := make(chan error, 1), make(chan error, 1)
+		attached, ended := make(chan error, 1), make(chan error, commands)
 		go func() {
 			attached <- n.AttachStream(t.Context(), &runtimeapi.AttachRequest{ContainerId: id, Stdin: true, Stdout: true},
 				stream.Streams{In: in, Out: &heard{}})
 		}()
-		go func() {
-			code, err := n.ExecStream(t.Context(), execOf(id, "echo runs; exec sleep 1000"), stream.Streams{Out: &out})
-			if err == nil && code != 137 {
-				err = errors.New("exit code " + strconv.Itoa(int(code)))
-			}
-			ended <- err
-		}()
+		for range commands {
+			go func() {
+				code, err := n.ExecStream(t.Context(), execOf(id, "echo runs; exec sleep 1000"), stream.Streams{Out: &out})
+				if err == nil && code != 137 {
+					err = errors.New("exit code " + strconv.Itoa(int(code)))
+				}
+				ended <- err
+			}()
+		}
 		// What is typed is taken once somebody has attached.
 		if _, err := typing.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the command runs", func() bool { return out.String() == "runs\n" })
+		eventually(t, "a command runs", func() bool { return out.String() != "" })
 		if _, err := n.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-attached; err != nil && !strings.Contains(err.Error(), "not running") {
 			t.Errorf("round %d: attached: %v", i, err)
 		}
-		if err := <-ended; err != nil {
-			t.Errorf("round %d: the command: %v", i, err)
+		for range commands {
+			if err := <-ended; err != nil && !strings.Contains(err.Error(), "not running") &&
+				!strings.Contains(err.Error(), "is being stopped") {
+				t.Errorf("round %d: the command: %v", i, err)
+			}
 		}
 		typing.Close()
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,7 +32,7 @@ type container struct {
 	begun chan struct{} // Closed when the start has succeeded or failed, and that is recorded.
 	dead  chan struct{} // Closed when process 1 was reaped.
 	done  chan struct{} // Closed when the phase is Exited.
-	sweep sync.Once
+	swept atomic.Bool   // What is in the container is being ended.
 
 	// Guarded by pod.mu.
 	rec      shimwire.Container
@@ -212,7 +213,7 @@ func (p *pod) firstEnded(c *container, ws syscall.WaitStatus) {
 	}
 	p.mu.Unlock()
 	close(c.dead)
-	c.sweep.Do(func() { go p.end(c) })
+	p.sweep(c)
 }
 
 // reopen rotates the log.

@@ -89,7 +89,14 @@ func (p *pod) kill(c *container) {
 		_ = syscall.Kill(-int(c.rec.PID), syscall.SIGKILL)
 	}
 	p.mu.Unlock()
-	c.sweep.Do(func() { go p.end(c) })
+	p.sweep(c)
+}
+
+// sweep begins to end what is in the container, unless that has begun.
+func (p *pod) sweep(c *container) {
+	if c.swept.CompareAndSwap(false, true) {
+		go p.end(c)
+	}
 }
 
 // end kills whatever is in the container until nothing is left, then records the exit. It gives up never: a process

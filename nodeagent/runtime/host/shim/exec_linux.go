@@ -30,6 +30,10 @@ func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) s
 	ended := make(chan syscall.WaitStatus, 1)
 	ch := &child{c: c, terminal: req.Terminal}
 	pid, err := p.bearExec(c, req, files, ch, func(ws syscall.WaitStatus) { ended <- ws })
+	if err != nil && p.ends(c) {
+		// Its end has taken what there was of the command, as it would have a moment later.
+		return shimwire.ExecReply{ExitCode: 128 + int64(syscall.SIGKILL)}
+	}
 	if err != nil {
 		return shimwire.ExecReply{Error: err.Error()}
 	}
@@ -115,6 +119,15 @@ func (c *container) running() error {
 	default:
 		return nil
 	}
+}
+
+// ends tells whether a container that has begun is being ended, or has lost its process 1, reaped or not.
+func (p *pod) ends(c *container) bool {
+	p.mu.Lock()
+	pid := int(c.rec.PID)
+	p.mu.Unlock()
+	is, err := sys.Stat(pid)
+	return c.swept.Load() || errors.Is(err, os.ErrNotExist) || is.State == 'Z'
 }
 
 // killGroup kills the process group that ch leads, if ch is not reaped.
