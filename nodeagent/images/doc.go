@@ -12,7 +12,8 @@
 //	DIR/blobs/HEX            manifests, configurations and compressed layers, named by their SHA-256
 //	DIR/layers/HEX/fs        the unpacked layer whose uncompressed archive has this SHA-256 (its diff id)
 //	DIR/layers/HEX/info.json its size
-//	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy; volumes
+//	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy; volumes; mounts,
+//	                         the copies of other images that it mounts
 //	DIR/partial/HEX          a download that has begun, for whoever goes on with it
 //	DIR/tmp/NAME             of one process: what it is making or removing, and leases, which name what its running
 //	                         pulls need; its file "lock" is locked as long as the process has the store open
@@ -25,7 +26,7 @@
 //     it is not known after a boot that they reached the disk are checked, or unpacked again.
 //   - No entry of a layer reaches outside the layer's directory, and no layer or download is larger than it said, or
 //     than the limits.
-//   - An image that a container's root is made of is not removed.
+//   - An image that a container's root is made of, or that it mounts, is not removed.
 //
 // Layers are unpacked independently of each other, in parallel, to the form that overlayfs stacks: a removed file is a
 // character device 0:0, a directory that hides what is below it has an extended attribute. Root file systems are

@@ -181,7 +181,7 @@ func (s *Store) Tag(ctx context.Context, reference, tag string) error {
 }
 
 // Remove removes a tag; the image too, if the tag was its last, or if reference is its id. ErrInUse if a container's
-// root is made of it.
+// root is made of it, or a container mounts it.
 func (s *Store) Remove(ctx context.Context, reference string) error {
 	var gone *record
 	err := s.change(ctx, func(x *index) error {
@@ -201,6 +201,9 @@ func (s *Store) Remove(ctx context.Context, reference string) error {
 		for _, root := range roots {
 			if root.Image == r.ID {
 				return fmt.Errorf("image %q is %w: container %s is made of it", reference, ErrInUse, root.ID)
+			}
+			if slices.Contains(root.images(), r.ID) {
+				return fmt.Errorf("image %q is %w: container %s has it as a volume", reference, ErrInUse, root.ID)
 			}
 		}
 		gone = r

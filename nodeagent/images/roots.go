@@ -19,6 +19,7 @@ import (
 const (
 	rootFile   = "root.json"
 	volumesDir = "volumes"
+	mountsDir  = "mounts"
 )
 
 // rootName is what the ids of containers look like.
@@ -30,42 +31,51 @@ func (s *Store) Mountable(ctx context.Context, req RootRequest) (Root, error) {
 	if !rootName.MatchString(req.ID) {
 		return Root{}, fmt.Errorf("%w id of a container: %q", ErrInvalid, req.ID)
 	}
-	root, rec, err := s.beginRoot(ctx, req)
+	root, recs, err := s.beginRoot(ctx, req)
 	if err != nil || !root.Made.IsZero() {
 		return root, err
 	}
-	for i, b := range rec.Blobs {
-		if err := s.unpack(ctx, rec.Layers[i], b); err != nil {
-			return Root{}, err
+	for _, rec := range recs {
+		for i, b := range rec.Blobs {
+			if err := s.unpack(ctx, rec.Layers[i], b); err != nil {
+				return Root{}, err
+			}
 		}
 	}
-	if err := s.makeRoot(ctx, &root, rec, req); err != nil {
+	if err := s.makeRoot(ctx, &root, recs, req); err != nil {
 		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
 	}
 	root.Made = s.cfg.Now().UTC()
 	return root, s.writeRoot(root)
 }
 
-// beginRoot notes that a container needs an image, which cannot be removed from then on.
-func (s *Store) beginRoot(ctx context.Context, req RootRequest) (Root, *record, error) {
-	root := Root{ID: req.ID, Image: req.Image, Dir: s.path(rootsDir, req.ID)}
-	var rec *record
+// beginRoot notes that a container needs images, which cannot be removed from then on. The first one is its root's.
+func (s *Store) beginRoot(ctx context.Context, req RootRequest) (Root, []*record, error) {
+	root := Root{ID: req.ID, Dir: s.path(rootsDir, req.ID)}
+	var recs []*record
 	err := s.locked(ctx, func() error {
 		x, err := s.readIndex()
 		if err != nil {
 			return err
 		}
-		if rec, err = x.find(req.Image); err != nil {
-			return err
+		for _, image := range append([]string{req.Image}, req.Mounts...) {
+			rec, err := x.find(image)
+			if err != nil {
+				return err
+			}
+			recs = append(recs, rec)
 		}
-		root.Image = rec.ID
+		root.Image = recs[0].ID
+		for _, rec := range recs[1:] {
+			root.Mounts = append(root.Mounts, Files{Image: rec.ID})
+		}
 		switch old, err := s.Root(req.ID); {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
 			return err
-		case old.Image != rec.ID:
-			return fmt.Errorf("container %s has a root of image %s already, and cannot have one of %s", req.ID, old.Image,
-				rec.ID)
+		case !slices.Equal(old.images(), root.images()):
+			return fmt.Errorf("container %s has a root of images %v already, and cannot have one of %v", req.ID, old.images(),
+				root.images())
 		default:
 			root = old
 			return nil
@@ -75,7 +85,16 @@ func (s *Store) beginRoot(ctx context.Context, req RootRequest) (Root, *record, 
 		}
 		return s.writeRoot(root)
 	})
-	return root, rec, err
+	return root, recs, err
+}
+
+// images are the ids of the images that a container is made of.
+func (r *Root) images() []string {
+	out := []string{r.Image}
+	for _, m := range r.Mounts {
+		out = append(out, m.Image)
+	}
+	return out
 }
 
 // writeRoot writes a root's file. It need not outlive a boot: the container does not either.
@@ -92,16 +111,9 @@ func (s *Store) writeRoot(root Root) error {
 }
 
 // makeRoot fills a root's directory. What a process that died has made of it is made again.
-func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootRequest) error {
+func (s *Store) makeRoot(ctx context.Context, root *Root, recs []*record, req RootRequest) error {
 	root.Lower, root.Upper, root.Work, root.Copied, root.Options = nil, "", "", "", nil
-	for _, d := range slices.Backward(rec.Layers) {
-		dir, err := s.layerDir(d)
-		if err != nil {
-			return err
-		}
-		root.Lower = append(root.Lower, dir)
-	}
-	for _, name := range []string{"upper", "work", "copy", volumesDir} {
+	for _, name := range []string{"upper", "work", "copy", volumesDir, mountsDir} {
 		if err := s.removeAll(filepath.Join(root.Dir, name)); err != nil {
 			return err
 		}
@@ -110,31 +122,70 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootR
 		return err
 	}
 	shift := unpack.Shift{UIDs: ranges(req.UIDs), GIDs: ranges(req.GIDs)}
-	if req.Copy || !s.overlays() {
-		lowestFirst := slices.Clone(root.Lower)
-		slices.Reverse(lowestFirst)
-		root.Lower, root.Copied = nil, filepath.Join(root.Dir, "copy")
-		return unpack.Merge(ctx, root.Copied, lowestFirst, unpack.MergeOptions{
-			Flavour: s.flavour, Owners: os.Geteuid() == 0 && s.flavour != unpack.User, Shift: shift,
-			Reserve: s.cfg.Limits.Reserve,
-		})
+	copied := req.Copy || !s.overlays()
+	for i := range root.Mounts {
+		m := &root.Mounts[i]
+		var err error
+		if m.Lower, err = s.lower(recs[1+i]); err != nil {
+			return err
+		}
+		if copied || len(m.Lower) == 0 { // overlayfs refuses the same directory twice
+			lower := m.Lower
+			m.Copied, m.Lower = filepath.Join(root.Dir, mountsDir, strconv.Itoa(i)), nil
+			if err := os.MkdirAll(filepath.Dir(m.Copied), 0o700); err != nil {
+				return err
+			}
+			if err := s.copy(ctx, m.Copied, lower, shift); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(m.Lower) == 1 {
+			m.Lower = append(m.Lower, s.path(emptyDir))
+		}
+	}
+	lower, err := s.lower(recs[0])
+	if err != nil {
+		return err
+	}
+	if copied {
+		root.Copied = filepath.Join(root.Dir, "copy")
+		return s.copy(ctx, root.Copied, lower, shift)
 	}
 	if s.flavour == unpack.User {
 		root.Options = []string{"userxattr"}
 	}
-	if req.ReadOnly || len(root.Lower) == 0 {
-		for len(root.Lower) < 2 {
-			root.Lower = append(root.Lower, s.path(emptyDir))
-		}
+	if len(lower) == 0 {
+		lower = []string{s.path(emptyDir)}
 	}
-	if req.ReadOnly {
-		return nil
-	}
+	root.Lower = lower
 	root.Upper, root.Work = filepath.Join(root.Dir, "upper"), filepath.Join(root.Dir, "work")
 	if err := os.Mkdir(root.Work, 0o700); err != nil {
 		return err
 	}
 	return unpack.Upper(root.Upper, root.Lower[0], shift)
+}
+
+// lower returns the directories of an image's layers, the uppermost first.
+func (s *Store) lower(rec *record) (out []string, err error) {
+	for _, d := range slices.Backward(rec.Layers) {
+		dir, err := s.layerDir(d)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, dir)
+	}
+	return out, nil
+}
+
+// copy copies all files of layers, of which the uppermost is the first, to a directory that it makes.
+func (s *Store) copy(ctx context.Context, to string, lower []string, shift unpack.Shift) error {
+	lowestFirst := slices.Clone(lower)
+	slices.Reverse(lowestFirst)
+	return unpack.Merge(ctx, to, lowestFirst, unpack.MergeOptions{
+		Flavour: s.flavour, Owners: os.Geteuid() == 0 && s.flavour != unpack.User, Shift: shift,
+		Reserve: s.cfg.Limits.Reserve,
+	})
 }
 
 // tryOverlay reports whether overlayfs can be mounted of directories of the store, and says it where it cannot.

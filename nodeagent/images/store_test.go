@@ -173,6 +173,75 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// The images that a container mounts are held with its own: their layers, of which overlayfs needs two, or copies.
+func TestMountedImages(t *testing.T) {
+	host, s := serve(t), open(t)
+	app, flat, files := host+"/app:v1", host+"/flat:v1", host+"/files:v1"
+	push(t, app, plainImage(t))
+	push(t, flat, imageOf(t, layer(t, compression.GZip, file("flat", "one layer"))))
+	push(t, files, imageOf(t, layer(t, compression.GZip, file("a", "below")),
+		layer(t, compression.GZip, file("b", "above"))))
+	ids := map[string]string{}
+	for _, ref := range []string{app, flat, files} {
+		ids[ref] = pull(t, s, ref).ID
+	}
+	req := images.RootRequest{ID: "c1", Image: app, Mounts: []string{flat, files, flat}}
+	root, err := s.Mountable(t.Context(), req)
+	if err != nil || len(root.Mounts) != 3 {
+		t.Fatalf("%+v, %v", root, err)
+	}
+	for i, want := range []struct{ ref, top string }{{flat, "flat"}, {files, "b"}, {flat, "flat"}} {
+		m := root.Mounts[i]
+		if m.Image != ids[want.ref] || m.Copied != "" || len(m.Lower) != 2 {
+			t.Errorf("mount %d: %+v", i, m)
+		}
+		if _, err := os.Lstat(filepath.Join(m.Lower[0], want.top)); err != nil {
+			t.Error(err)
+		}
+	}
+	if entries, err := os.ReadDir(root.Mounts[0].Lower[1]); err != nil || len(entries) > 0 {
+		t.Errorf("the second layer of an image with one has %v, %v", entries, err)
+	}
+	again, err := s.Mountable(t.Context(), req)
+	if diff := cmp.Diff(root, again); err != nil || diff != "" {
+		t.Errorf("asked again: %v, %s", err, diff)
+	}
+	if _, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: app}); err == nil {
+		t.Error("it has a root with images, and one without")
+	}
+	req = images.RootRequest{ID: "c2", Image: app, Mounts: []string{host + "/none:v1"}}
+	if _, err := s.Mountable(t.Context(), req); !errors.Is(err, images.ErrNotFound) {
+		t.Errorf("an image that there is not: %v", err)
+	}
+	copied, err := s.Mountable(t.Context(), images.RootRequest{ID: "c3", Image: app, Mounts: []string{files}, Copy: true})
+	if err != nil || len(copied.Mounts) != 1 || len(copied.Mounts[0].Lower) > 0 {
+		t.Fatalf("%+v, %v", copied, err)
+	}
+	for name, want := range map[string]string{"a": "below", "b": "above"} {
+		if b, err := os.ReadFile(filepath.Join(copied.Mounts[0].Copied, name)); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	for _, ref := range []string{app, flat, files} {
+		if err := s.Remove(t.Context(), ref); !errors.Is(err, images.ErrInUse) {
+			t.Errorf("%s in use was removed: %v", ref, err)
+		}
+	}
+	for _, id := range []string{"c1", "c3"} {
+		if err := s.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ref := range []string{app, flat, files} {
+		if err := s.Remove(t.Context(), ref); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := remains(t, s); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // A copy holds what overlayfs would show.
 func TestCopiedRoot(t *testing.T) {
 	host, s := serve(t), open(t)

@@ -138,9 +138,8 @@ type RootRequest struct {
 	UIDs, GIDs []IDMap
 	// Copy asks for a copy of the files, because the caller has found that overlayfs cannot be had here.
 	Copy bool
-	// ReadOnly asks for no upper directory, such as for image volumes. overlayfs needs two lower directories then: Lower
-	// has an empty one at its end if the image has only one layer.
-	ReadOnly bool
+	// Mounts are the ids of images of which the container mounts the files, without writing to them.
+	Mounts []string
 	// Volumes is how many directories the container needs beside its root, for what its image declares as volumes.
 	Volumes int
 }
@@ -157,13 +156,26 @@ type Root struct {
 	// Copied is the directory that holds a copy of all files, to be used as it is; empty if overlayfs is to be mounted.
 	Copied string
 	// Lower are the layers' directories, absolute, the uppermost first, as overlayfs wants them; Upper and Work are its
-	// other two, empty for a ReadOnly root.
+	// other two.
 	Lower       []string
 	Upper, Work string
+	// Mounts are what the files of RootRequest.Mounts are to be mounted of, in their order.
+	Mounts []Files `json:",omitempty"`
 	// Volumes are as many empty directories as RootRequest.Volumes asks for, with the mode 0755.
 	Volumes []string `json:",omitempty"`
 	// Options are further mount options of overlayfs: "userxattr" where the flavour is User.
 	Options []string
 	// Made is when it was made.
 	Made time.Time
+}
+
+// Files is what the files of an image are to be mounted of, for reading only.
+type Files struct {
+	// Image is the image's id.
+	Image string
+	// Copied is the directory that holds a copy of all files; empty if overlayfs is to be mounted.
+	Copied string `json:",omitempty"`
+	// Lower are the layers' directories, absolute, the uppermost first. overlayfs needs two where it has no upper
+	// directory: of an image with one layer an empty one is the last.
+	Lower []string `json:",omitempty"`
 }
