@@ -50,8 +50,18 @@ type bundle struct {
 	Parts map[int]string `json:",omitempty"`
 	// Volumes are the mounts that the image declares, by their indices, each with its empty directory.
 	Volumes map[int]string `json:",omitempty"`
+	// Images are the mounts whose sources are the files of images, by their indices.
+	Images map[int]files `json:",omitempty"`
 
 	clones []int // Of Shared, in its order.
+}
+
+// files are those of an image, to be mounted read-only.
+type files struct {
+	// Image is its name.
+	Image string
+	// Layers are its directories, the top one first. One alone is what to mount, as it is.
+	Layers []string
 }
 
 func readJSON(name string, into any) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ func (b *bundle) placeParts(dir string) error {
 			return fmt.Errorf("the description of the container: there is no mount %d", i)
 		}
 		m := &b.Spec.Mounts[i]
-		at, err := placePart(m.Source, sub, filepath.Join(dir, strconv.Itoa(i)))
+		at, err := placePart(m.Source, cmp.Or(b.Images[i].Image, m.Source), sub, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return err
 		}
@@ -28,7 +29,8 @@ func (b *bundle) placeParts(dir string) error {
 	return nil
 }
 
-func placePart(source, sub, at string) (string, error) {
+// placePart places one, of a source that errors call by its name.
+func placePart(source, name, sub, at string) (string, error) {
 	from, err := unix.Open(source, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: source, Err: err}
@@ -37,10 +39,10 @@ func placePart(source, sub, at string) (string, error) {
 	part, err := unix.Openat2(from, sub, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
-		return "", fmt.Errorf("the path %q leads out of %q", sub, source)
+		return "", fmt.Errorf("the path %q leads out of %q", sub, name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the path %q below %q: %w", sub, source, err)
+		return "", fmt.Errorf("the path %q below %q: %w", sub, name, err)
 	}
 	defer unix.Close(part)
 	var st unix.Stat_t
@@ -50,7 +52,7 @@ func placePart(source, sub, at string) (string, error) {
 	tree, err := unix.OpenTree(part, "", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH|
 		unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return "", fmt.Errorf("the path %q below %q cannot be mounted: %w", sub, source, err)
+		return "", fmt.Errorf("the path %q below %q cannot be mounted: %w", sub, name, err)
 	}
 	defer unix.Close(tree)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {

@@ -31,6 +31,9 @@ func (c command) mountRoot(b *bundle) (string, error) {
 	if err := b.placeShared(); err != nil {
 		return "", err
 	}
+	if err := b.placeImages(c.path("images")); err != nil {
+		return "", err
+	}
 	if err := b.placeParts(c.path("parts")); err != nil {
 		return "", err
 	}
@@ -44,46 +47,63 @@ func (c command) mountRoot(b *bundle) (string, error) {
 		if err := unix.Mount(b.Layers[0], root, "", unix.MS_BIND, ""); err != nil {
 			return "", &os.PathError{Op: "bind", Path: b.Layers[0], Err: err}
 		}
-	} else if err := mountOverlay(root, b.Layers, b); err != nil {
+	} else if err := b.overlay(b.Layers).mount(root); err != nil {
 		return "", err
 	}
 	return root, b.fillVolumes(root)
 }
 
-// mountOverlay uses the file descriptors of the new mount calls, so that neither the number of layers nor the length
-// of their paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot
-// append layers one by one.
-func mountOverlay(root string, layers []string, b *bundle) error {
+// overlay is what an overlay is mounted of: the layers, the top one first. Without upper it is read-only, and there
+// are two layers at least.
+type overlay struct {
+	layers      []string
+	upper, work string
+	userXattr   bool
+}
+
+// overlay is that of the container's root.
+func (b *bundle) overlay(layers []string) overlay {
+	return overlay{layers: layers, upper: b.Upper, work: b.Work, userXattr: b.UserXattr}
+}
+
+// mount uses the file descriptors of the new mount calls, so that neither the number of layers nor the length of their
+// paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot append layers
+// one by one.
+func (o overlay) mount(at string) error {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return mountOverlayOld(root, layers, b)
+		return o.mountOld(at)
 	}
 	defer unix.Close(fs)
-	for _, l := range layers {
+	for _, l := range o.layers {
 		if err := unix.FsconfigSetString(fs, "lowerdir+", l); err != nil {
-			return mountOverlayOld(root, layers, b)
+			return o.mountOld(at)
 		}
 	}
-	for _, o := range [][2]string{{"upperdir", b.Upper}, {"workdir", b.Work}, {"source", "overlay"}} {
+	options := [][2]string{{"source", "overlay"}}
+	if o.upper != "" {
+		options = append(options, [2]string{"upperdir", o.upper}, [2]string{"workdir", o.work})
+	}
+	for _, o := range options {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return fmt.Errorf("overlay: %s %s: %w", o[0], o[1], err)
 		}
 	}
-	if b.UserXattr {
+	if o.userXattr {
 		if err := unix.FsconfigSetFlag(fs, "userxattr"); err != nil {
 			return fmt.Errorf("overlay without root: %w", err)
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w%s", len(layers), err, said(fs))
+		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w%s", len(o.layers), err, said(fs))
 	}
 	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("the overlay cannot be mounted: %w", err)
 	}
 	defer unix.Close(mnt)
-	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, root, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return &os.PathError{Op: "move_mount", Path: root, Err: err}
+	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: at, Err: err}
 	}
 	return nil
 }
@@ -102,11 +122,11 @@ func said(fs int) string {
 	return text
 }
 
-// mountOverlayOld names layers relative to the directory that they share, to fit more of them into a page.
-func mountOverlayOld(root string, layers []string, b *bundle) error {
-	parent := filepath.Dir(layers[0])
-	short := make([]string, len(layers))
-	for i, l := range layers {
+// mountOld names layers relative to the directory that they share, to fit more of them into a page.
+func (o overlay) mountOld(at string) error {
+	parent := filepath.Dir(o.layers[0])
+	short := make([]string, len(o.layers))
+	for i, l := range o.layers {
 		rel, err := filepath.Rel(parent, l)
 		if err != nil {
 			return err
@@ -116,15 +136,18 @@ func mountOverlayOld(root string, layers []string, b *bundle) error {
 	if err := os.Chdir(parent); err != nil {
 		return err
 	}
-	options := "lowerdir=" + strings.Join(short, ":") + ",upperdir=" + escape(b.Upper) + ",workdir=" + escape(b.Work)
-	if b.UserXattr {
+	options := "lowerdir=" + strings.Join(short, ":")
+	if o.upper != "" {
+		options += ",upperdir=" + escape(o.upper) + ",workdir=" + escape(o.work)
+	}
+	if o.userXattr {
 		options += ",userxattr"
 	}
 	if len(options) >= os.Getpagesize() {
-		return fmt.Errorf("the image has too many layers for this kernel (Linux 6.5 takes more): %d", len(layers))
+		return fmt.Errorf("the image has too many layers for this kernel (Linux 6.5 takes more): %d", len(o.layers))
 	}
-	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
-		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w", len(layers), err)
+	if err := unix.Mount("overlay", at, "overlay", 0, options); err != nil {
+		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w", len(o.layers), err)
 	}
 	return nil
 }

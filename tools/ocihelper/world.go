@@ -108,14 +108,23 @@ func (b *bundle) worldRoot(root, below string, users *os.File) error {
 	if b.Upper == "" { // A copy, whose files have the pod's ids already.
 		return os.NewSyscallError("bind", unix.Mount(b.Layers[0], root, "", unix.MS_BIND, ""))
 	}
-	layers := make([]string, len(b.Layers))
-	for i, l := range b.Layers {
-		layers[i] = filepath.Join(below, strconv.Itoa(i))
-		if err := place(l, layers[i], users, false); err != nil {
-			return err
+	layers, err := mapLayers(b.Layers, below, users)
+	if err != nil {
+		return err
+	}
+	return b.overlay(layers).mount(root)
+}
+
+// mapLayers mounts the layers of an image below a directory, where their files have the ids of a user namespace.
+func mapLayers(layers []string, below string, users *os.File) ([]string, error) {
+	out := make([]string, len(layers))
+	for i, l := range layers {
+		out[i] = filepath.Join(below, strconv.Itoa(i))
+		if err := place(l, out[i], users, false); err != nil {
+			return nil, err
 		}
 	}
-	return mountOverlay(root, layers, b)
+	return out, nil
 }
 
 // worldMounts takes the sources of the container's mounts into the world.

@@ -58,8 +58,12 @@ func agentHelper() int {
 			} else {
 				script += "exec sleep 1000"
 			}
+			config := containerConfig(fmt.Sprintf("c%d", j), "/bin/sh", "-c", script)
+			if onImages() {
+				mounting(volumeImage, "data", "/mounted")(config)
+			}
 			c, err := r.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb.GetPodSandboxId(),
-				Config: containerConfig(fmt.Sprintf("c%d", j), "/bin/sh", "-c", script)})
+				Config: config})
 			if err != nil {
 				fmt.Println("error", err)
 				return 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -81,8 +82,28 @@ func (r *Runtime) checkBundle(c *container) error {
 	if err != nil {
 		return imageError(err)
 	}
-	_, err = r.bundleOf(c, image)
+	b, err := r.bundleOf(c, image)
+	if err == nil {
+		_, err = r.mountedImages(b)
+	}
 	return err
+}
+
+// mountedImages returns the ids of the images that a container mounts, in the order of its mounts.
+func (r *Runtime) mountedImages(b *spec.Bundle) (ids []string, err error) {
+	for _, i := range slices.Sorted(maps.Keys(b.Images)) {
+		name := b.Images[i].Image
+		if imageOf(&runtimeapi.ImageSpec{Image: name}) == ImageName {
+			return nil, badRequest("the mount at %q: image %q is this machine itself, of which host_path mounts parts",
+				b.Spec.Mounts[i].Destination, name)
+		}
+		image, err := r.oci.Images.Image(name)
+		if err != nil {
+			return nil, imageError(fmt.Errorf("the mount at %q: %w", b.Spec.Mounts[i].Destination, err))
+		}
+		ids = append(ids, image.ID)
+	}
+	return ids, nil
 }
 
 // bundleRequest is what the shim is told.
@@ -167,7 +188,11 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	if err != nil {
 		return err
 	}
-	request := images.RootRequest{ID: c.id, Image: c.rec.image, Volumes: len(b.Volumes)}
+	mounted, err := r.mountedImages(b)
+	if err != nil {
+		return err
+	}
+	request := images.RootRequest{ID: c.id, Image: c.rec.image, Mounts: mounted, Volumes: len(b.Volumes)}
 	for _, m := range b.UIDs {
 		request.UIDs = append(request.UIDs, images.IDMap{Container: m.ContainerID, Host: m.HostID, Size: m.Size})
 	}
@@ -184,6 +209,14 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	}
 	for n, i := range slices.Sorted(maps.Keys(b.Volumes)) {
 		b.Volumes[i] = root.Volumes[n]
+	}
+	for n, i := range slices.Sorted(maps.Keys(b.Images)) {
+		from := root.Mounts[n]
+		files := spec.Files{Image: b.Images[i].Image, Layers: from.Lower}
+		if from.Copied != "" {
+			files.Layers = []string{from.Copied}
+		}
+		b.Images[i] = files
 	}
 	for _, o := range root.Options {
 		b.UserXattr = b.UserXattr || o == "userxattr"

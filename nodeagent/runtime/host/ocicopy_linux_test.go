@@ -2,11 +2,9 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -15,26 +13,7 @@ import (
 //
 // spec: CTR-6, USER-1
 func TestRootImageCopied(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting takes root")
-	}
-	dir := t.TempDir()
-	for _, name := range []string{"lower", "upper", "work", "overlay"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	overlay := filepath.Join(dir, "overlay")
-	if err := unix.Mount("overlay", overlay, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,"+
-		"workdir=%[1]s/work", dir)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(overlay, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	n := newNode(t, withImagesIn(t, filepath.Join(overlay, "images")))
+	n := newNode(t, withImagesIn(t, filepath.Join(onOverlay(t), "images")))
 	sb := n.sandbox("pod")
 	users := usersFrom(firstTestID)
 	own := n.userSandbox("own", users)

@@ -24,8 +24,9 @@ func checkMounts(config *runtimeapi.ContainerConfig) error {
 		path := m.GetContainerPath()
 		switch {
 		case m.GetImage().GetImage() != "":
-			return badRequest("image %q cannot be mounted at %q: the host runtime has no images; for image volumes start "+
-				"monoplane with --runtime-endpoint and the socket of containerd or CRI-O", m.GetImage().GetImage(), path)
+			return badRequest("image %q cannot be mounted at %q: the container's own image is %q, the machine's root; "+
+				"containers of other images can have it, with --runtime oci or --runtime-endpoint", m.GetImage().GetImage(),
+				path, ImageName)
 		case m.GetHostPath() == "":
 			return badRequest("the mount at %q has no host_path", path)
 		case m.GetImageSubPath() != "" && !filepath.IsLocal(m.GetImageSubPath()):
@@ -107,6 +108,9 @@ func (c *container) mounts() []shimwire.Mount {
 // fails the start does, with the mount that it fails for.
 func makeHostPaths(config *runtimeapi.ContainerConfig) {
 	for _, m := range config.GetMounts() {
+		if m.GetHostPath() == "" {
+			continue // an image
+		}
 		if _, err := os.Stat(m.GetHostPath()); errors.Is(err, os.ErrNotExist) {
 			_ = os.MkdirAll(m.GetHostPath(), 0o755)
 		}

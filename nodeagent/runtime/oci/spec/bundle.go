@@ -39,6 +39,16 @@ type Bundle struct {
 	// Volumes are the mounts in Spec that the image declares, by their indices, each with its directory. It is empty, and
 	// gets what the image has at the mount's place before the container runs.
 	Volumes map[int]string `json:",omitempty"`
+	// Images are the mounts in Spec whose sources are the files of images, by their indices.
+	Images map[int]Files `json:",omitempty"`
+}
+
+// Files are those of an image, to be mounted read-only.
+type Files struct {
+	// Image is the image as the mount names it.
+	Image string
+	// Layers are its directories, the top one first. One alone is what to mount, as it is.
+	Layers []string
 }
 
 // Image is what an image says of its containers, as in the image specification of OCI.
@@ -84,5 +94,9 @@ type Input struct {
 // SharedMemory is the source of a mount that stands for the sandbox's /dev/shm.
 const SharedMemory = "monoplane:shm"
 
-// ImageVolume is the source of a mount that stands for a directory in Bundle.Volumes.
-const ImageVolume = "monoplane:volume"
+// ImageVolume is the source of a mount that stands for a directory in Bundle.Volumes, and ImageFiles that of one for
+// the files in Bundle.Images.
+const (
+	ImageVolume = "monoplane:volume"
+	ImageFiles  = "monoplane:image"
+)

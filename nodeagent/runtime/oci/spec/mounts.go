@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -69,14 +70,11 @@ func (b *Bundle) mounts(in Input) error {
 	if err != nil {
 		return err
 	}
-	at, shared, parts := map[string]bool{}, map[string]bool{}, map[string]string{}
+	wants := map[string]*runtimeapi.Mount{}
 	for _, m := range in.Container.GetMounts() {
-		to := path.Join("/", m.GetContainerPath())
-		at[to] = true
-		shared[to] = m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
-		parts[to] = m.GetImageSubPath()
+		wants[path.Join("/", m.GetContainerPath())] = m
 	}
-	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return at[m.Destination] })
+	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return wants[m.Destination] != nil })
 	volumes, err := imageVolumes(in.Image.Volumes, slices.Concat(base, asked))
 	if err != nil {
 		return err
@@ -84,8 +82,15 @@ func (b *Bundle) mounts(in Input) error {
 	all := slices.Concat(base, asked, volumes)
 	slices.SortStableFunc(all, func(x, y specs.Mount) int { return depth(x.Destination) - depth(y.Destination) })
 	for i, m := range all {
-		if shared[m.Destination] {
+		want := wants[m.Destination]
+		if want.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
 			b.Shared = append(b.Shared, i)
+		}
+		if m.Source == ImageFiles {
+			if b.Images == nil {
+				b.Images = map[int]Files{}
+			}
+			b.Images[i] = Files{Image: want.GetImage().GetImage()}
 		}
 		if m.Source == ImageVolume {
 			if b.Volumes == nil {
@@ -93,7 +98,7 @@ func (b *Bundle) mounts(in Input) error {
 			}
 			b.Volumes[i] = ""
 		}
-		if part := parts[m.Destination]; part != "" {
+		if part := want.GetImageSubPath(); part != "" {
 			if b.Parts == nil {
 				b.Parts = map[int]string{}
 			}
@@ -143,14 +148,19 @@ func (b *Bundle) askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err 
 	for _, m := range asked {
 		to := path.Join("/", m.GetContainerPath())
 		out = slices.DeleteFunc(out, func(had specs.Mount) bool { return had.Destination == to })
+		image := m.GetImage().GetImage()
+		source := cmp.Or(m.GetHostPath(), image)
 		switch {
-		case m.GetHostPath() == "":
-			return nil, fmt.Errorf("the mount at %q has no host_path", m.GetContainerPath())
+		case source == "":
+			return nil, fmt.Errorf("the mount at %q has no host_path, and no image", m.GetContainerPath())
+		case image != "" && m.GetHostPath() != "":
+			return nil, fmt.Errorf("the mount at %q has both a host_path and an image", m.GetContainerPath())
 		case m.GetContainerPath() == "" || to == "/":
-			return nil, fmt.Errorf("the mount of %q has no container_path below /", m.GetHostPath())
+			return nil, fmt.Errorf("the mount of %q has no container_path below /", source)
+		case image != "" && m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+			return nil, fmt.Errorf("the mount at %q: an image needs a propagation that is not bidirectional", to)
 		case m.GetImageSubPath() != "" && !filepath.IsLocal(m.GetImageSubPath()):
-			return nil, fmt.Errorf("the mount at %q: image_sub_path %q leads out of %q", to, m.GetImageSubPath(),
-				m.GetHostPath())
+			return nil, fmt.Errorf("the mount at %q: image_sub_path %q leads out of %q", to, m.GetImageSubPath(), source)
 		case m.GetImageSubPath() != "" && m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
 			return nil, fmt.Errorf("the mount at %q: image_sub_path needs a propagation that is not bidirectional", to)
 		case m.GetRecursiveReadOnly() &&
@@ -177,12 +187,15 @@ func (b *Bundle) askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, err 
 		switch {
 		case m.GetRecursiveReadOnly():
 			o = append(o, "rro")
-		case m.GetReadonly():
+		case m.GetReadonly(), image != "":
 			o = append(o, ro)
 		default:
 			o = append(o, "rw")
 		}
-		out = append(out, specs.Mount{Destination: to, Type: "bind", Source: m.GetHostPath(), Options: o,
+		if image != "" { // the helper maps the ids of the image's layers instead
+			source, uids, gids = ImageFiles, nil, nil
+		}
+		out = append(out, specs.Mount{Destination: to, Type: "bind", Source: source, Options: o,
 			UIDMappings: uids, GIDMappings: gids})
 	}
 	return out, nil

@@ -66,6 +66,12 @@ func TestMountsThatMakeNoSense(t *testing.T) {
 		want  string
 	}{
 		{&runtimeapi.Mount{ContainerPath: "/x"}, "host_path"},
+		{&runtimeapi.Mount{HostPath: "/x", Image: &runtimeapi.ImageSpec{Image: "a"}, ContainerPath: "/x"}, "both"},
+		{&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "a"}}, "container_path"},
+		{&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "a"}, ContainerPath: "/x", Propagation: shared},
+			"not bidirectional"},
+		{&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "a"}, ContainerPath: "/x", ImageSubPath: "../z"},
+			"leads out"},
 		{&runtimeapi.Mount{HostPath: "/x"}, "container_path"},
 		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "/"}, "container_path"},
 		{&runtimeapi.Mount{HostPath: "/x", ContainerPath: "a/../.."}, "container_path"},
@@ -233,6 +239,37 @@ func TestUserNamespace(t *testing.T) {
 		if _, err := Container(in); err == nil {
 			t.Errorf("%s: no error", what)
 		}
+	}
+}
+
+// The files of an image are a mount for reading, whatever was asked for, whose ids are those of the image's layers.
+//
+// spec: CTR-6, VOL-1, USER-1
+func TestMountedImages(t *testing.T) {
+	ids := []*runtimeapi.IDMapping{{HostId: 300000, Length: 65536}}
+	own := security(func(s *runtimeapi.LinuxContainerSecurityContext) {
+		s.NamespaceOptions.UsernsOptions = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids,
+			Gids: ids}
+	})
+	b := made(t, asked(own, func(in *Input) { in.Shim, in.Users, in.OwnNetwork = 42, 9, true }, withMounts(
+		&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "a"}, ContainerPath: "/x/deep", ImageSubPath: "part",
+			UidMappings: ids, GidMappings: ids},
+		&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "b"}, ContainerPath: "/y", Readonly: true,
+			RecursiveReadOnly: true},
+		&runtimeapi.Mount{HostPath: "/src", ContainerPath: "/z"})))
+	for place, want := range map[string][3]string{
+		"/x/deep": {"a", "part", "rbind rprivate ro"}, "/y": {"b", "", "rbind rprivate rro"},
+	} {
+		m, i := at(t, b, place)
+		if m.Source != ImageFiles || strings.Join(m.Options, " ") != want[2] || len(m.UIDMappings)+len(m.GIDMappings) > 0 {
+			t.Errorf("%s: %+v", place, m)
+		}
+		if b.Images[i].Image != want[0] || b.Parts[i] != want[1] {
+			t.Errorf("%s: image %+v, part %q", place, b.Images[i], b.Parts[i])
+		}
+	}
+	if len(b.Images) != 2 || len(b.Parts) != 1 {
+		t.Errorf("images %+v, parts %+v", b.Images, b.Parts)
 	}
 }
 
