@@ -32,6 +32,18 @@ type watched struct {
 	pulls []string
 	// answer says what comes of a pull.
 	answer func(auth *runtimeapi.AuthConfig) error
+	// is, where it is not nil, is what the runtime says that it is.
+	is *runtimeapi.VersionResponse
+}
+
+// Version implements runtimeapi.RuntimeServiceServer.
+func (r *watched) Version(ctx context.Context, req *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.is != nil {
+		return r.is, nil
+	}
+	return r.Runtime.Version(ctx, req)
 }
 
 // CreateContainer implements runtimeapi.RuntimeServiceServer.

@@ -278,8 +278,14 @@ func factsOf(s *runtimeapi.ContainerStatus) *podstate.Facts {
 		if at.GetRecursiveReadOnly() {
 			f.RecursiveReadOnly = append(f.RecursiveReadOnly, at.GetContainerPath())
 		}
+		if ref := at.GetImage().GetImage(); ref != "" {
+			if f.Images == nil {
+				f.Images = make(map[string]string)
+			}
+			f.Images[at.GetContainerPath()] = ref
+		}
 	}
-	if f.StopSignal == "" && f.User == nil && f.RecursiveReadOnly == nil {
+	if f.StopSignal == "" && f.User == nil && f.RecursiveReadOnly == nil && f.Images == nil {
 		return nil
 	}
 	return &f

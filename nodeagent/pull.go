@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/pullsecret"
@@ -30,26 +29,27 @@ var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+
 type pull struct {
 	job
 	image string
-	// path names the container that wants it, for events.
+	// path names the container that wants it, for events; empty where the pod does.
 	path    string
 	sandbox *runtimeapi.PodSandboxConfig
 	// credentials are the pod's for the image; they are looked for when they count, and once.
 	credentials func() []pullsecret.Credential
 }
 
-// pullImage sees to it that the image is there and returns what the runtime calls it. spec: CTR-6
+// pullImage sees to it that an image is there, by a policy, and returns what the runtime calls it. path names the
+// container that wants it, for events. spec: CTR-6
 func (j job) pullImage(
-	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig,
+	ctx context.Context, image, policy, path string, sandbox *runtimeapi.PodSandboxConfig,
 ) (ref, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	p := pull{job: j, image: spec.GetImage(), path: containerPath(j.pod, spec.GetName()), sandbox: sandbox}
+	p := pull{job: j, image: image, path: path, sandbox: sandbox}
 	p.credentials = sync.OnceValue(func() []pullsecret.Credential { return p.find(ctx) })
 	if !imageName.MatchString(p.image) {
 		return p.failed(ctx, "InspectFailed", "InvalidImageName", fmt.Sprintf(
 			"Failed to apply default image tag %[1]q: couldn't parse image name %[1]q: invalid reference format", p.image))
 	}
-	if spec.GetImagePullPolicy() == "Always" {
+	if policy == "Always" {
 		return p.pull(ctx)
 	}
 	have, err := j.agent.cfg.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: p.spec()})
@@ -61,7 +61,7 @@ func (j job) pullImage(
 		p.note("Pulled",
 			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", p.image))
 		return have.GetImage().GetId(), "", nil
-	case spec.GetImagePullPolicy() == "Never": // nobody is told of images that others have pulled
+	case policy == "Never": // nobody is told of images that others have pulled
 		return p.failed(ctx, "ErrImageNeverPull", "ErrImageNeverPull",
 			fmt.Sprintf("Container image %q is not present with pull policy of Never", p.image))
 	default:

@@ -30,15 +30,27 @@ func (j job) startContainer(ctx, wanted context.Context, action podstate.StartCo
 		out.Reason, out.Message = "CreateContainerConfigError", text(err)
 		return out
 	}
-	ref, reason, err := j.pullImage(wanted, spec, sandbox)
+	var of images
+	if of.volumes, err = j.pullVolumes(wanted, spec, sandbox, &out); err == nil {
+		of.ref, out.Reason, err = j.pullImage(wanted, spec.GetImage(), spec.GetImagePullPolicy(),
+			containerPath(j.pod, spec.GetName()), sandbox)
+	}
 	if err != nil {
-		out.Reason, out.Message = reason, text(err)
+		out.Message = text(err)
 		return out
 	}
 	ctx, cancel := outlast(ctx, wanted)
 	defer cancel()
-	j.createAndStart(ctx, spec, sandbox, ref, action, &out)
+	j.createAndStart(ctx, spec, sandbox, of, action, &out)
 	return out
+}
+
+// images are those that a container is made of.
+type images struct {
+	// ref is what the runtime calls its own.
+	ref string
+	// volumes are those that it mounts, by the names of the volumes.
+	volumes map[string]*runtimeapi.ImageSpec
 }
 
 // patience is how long a call that makes or starts something goes on after it is no longer wanted.
@@ -64,22 +76,21 @@ func outlast(ctx, wanted context.Context) (context.Context, context.CancelFunc) 
 
 // createAndStart says in out what came of it.
 func (j job) createAndStart(
-	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, ref string,
-	action podstate.StartContainer,
-	out *podstate.ContainerRun,
+	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, of images,
+	action podstate.StartContainer, out *podstate.ContainerRun,
 ) {
 	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.HashAt(j.pod, action.Index), Delay: action.Delay}
-	facts, err := j.containerFacts(ctx, action, ref)
+	facts, err := j.containerFacts(ctx, action, of.ref)
 	if err != nil {
 		out.Reason, out.Message = "CreateContainerConfigError", text(err)
 		return
 	}
-	cfg, err := criconfig.Container(j.pod, spec, which, ref, j.podDir(), facts)
+	cfg, err := criconfig.Container(j.pod, spec, which, of.ref, j.podDir(), facts)
 	if err == nil {
 		err = j.makeFiles(spec, action.Attempt)
 	}
 	if err == nil {
-		err = j.mountVolumes(ctx, spec, cfg)
+		err = j.mountVolumes(ctx, spec, of.volumes, cfg)
 	}
 	if err != nil {
 		out.Reason, out.Message, out.Invalid = "CreateContainerConfigError", text(err), hopeless(err)

@@ -36,7 +36,7 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		Due:         func(uid string) { a.refreshVolumes(uid) },
 		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
-		Claims:      claims{a}, Node: a.nodeNow, Pull: a.pullForVolume,
+		Claims:      claims{a}, Node: a.nodeNow,
 	})
 }
 
@@ -57,18 +57,6 @@ func (c claims) Volume(ctx context.Context, name string) (*corev1.PersistentVolu
 	return c.a.cfg.Client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: name})
 }
 
-// pullForVolume has the runtime pull an image whose files are a volume, as if a container ran it.
-func (a *Agent) pullForVolume(ctx context.Context, p *corev1.Pod, image, policy string) (string, error) {
-	j := job{agent: a, pod: p}
-	spec := &corev1.Container{Image: image, ImagePullPolicy: policy}
-	sandbox, err := criconfig.Sandbox(p, 0, a.cfg.PodLogDir, j.facts())
-	if err != nil {
-		return "", err
-	}
-	ref, _, err := j.pullImage(ctx, spec, sandbox)
-	return ref, err
-}
-
 // setUpVolumes brings the pod's volumes to the node. A pod that has any is held until all of them are there, since to
 // run it without its data could do harm.
 func (j job) setUpVolumes(ctx context.Context) error {
@@ -82,12 +70,14 @@ func (j job) setUpVolumes(ctx context.Context) error {
 }
 
 // mountVolumes adds what a container is given of the pod's volumes to its configuration.
-func (j job) mountVolumes(ctx context.Context, c *corev1.Container, cfg *runtimeapi.ContainerConfig) error {
+func (j job) mountVolumes(
+	ctx context.Context, c *corev1.Container, images map[string]*runtimeapi.ImageSpec, cfg *runtimeapi.ContainerConfig,
+) error {
 	if j.agent.volumes == nil {
 		return nil
 	}
 	given, err := j.agent.volumes.Mounts(ctx, volumes.Starting{
-		Pod: j.pod, Container: c,
+		Pod: j.pod, Container: c, Images: images,
 		Lookup: func(name string) (string, bool) {
 			for _, v := range cfg.GetEnvs() {
 				if v.GetKey() == name {
@@ -101,6 +91,9 @@ func (j job) mountVolumes(ctx context.Context, c *corev1.Container, cfg *runtime
 	})
 	if err != nil {
 		return err
+	}
+	if refs := criconfig.VolumeImages(given.Mounts); refs != "" {
+		cfg.Annotations[criconfig.AnnotationVolumeImages] = refs
 	}
 	cfg.Mounts = append(given.Mounts, cfg.Mounts...)
 	cfg.Devices = append(given.Devices, cfg.Devices...)

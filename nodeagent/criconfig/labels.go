@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -34,6 +37,9 @@ const (
 	AnnotationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
 	// AnnotationRestartDelay holds the back-off that follows the instance, as a Go duration.
 	AnnotationRestartDelay = "monoplane.dev/restart-delay"
+	// AnnotationVolumeImages holds what the runtime calls the images whose files the container mounts, with commas
+	// between them: lists of containers do not name their mounts.
+	AnnotationVolumeImages = "monoplane.dev/volume-images"
 )
 
 func podLabels(p *corev1.Pod, owner string, more int) map[string]string {
@@ -88,6 +94,18 @@ func containerAnnotations(c *corev1.Container, in Instance) map[string]string {
 		m[AnnotationMessagePolicy] = policy
 	}
 	return m
+}
+
+// VolumeImages returns the value of AnnotationVolumeImages for a container with these mounts; empty where none is an
+// image.
+func VolumeImages(mounts []*runtimeapi.Mount) string {
+	var refs []string
+	for _, m := range mounts {
+		if ref := m.GetImage().GetImage(); ref != "" && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return strings.Join(refs, ",")
 }
 
 // ParseInstance reads the annotations back. Malformed ones, which another program must have written, count

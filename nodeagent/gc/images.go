@@ -1,18 +1,22 @@
 // Package gc decides what a node can do without: images that nobody uses while their disk fills up, and logs of pods
 // that are gone. It has no clock and does nothing itself.
 //
-// An image is in use while any container is made of it. Pinned images, such as that of the sandboxes, always are. What
-// has been here, or in use, less than a minimum age ago stays: a pod may be about to start. What was used longest ago
-// goes first. In a runtime that others use too, an image goes only if it was seen in use by the agent's own
-// containers: the rest is not the agent's to remove.
+// An image is in use while any container is made of it, or mounts it as a volume, which is known of the agent's own
+// containers. Pinned images, such as that of the sandboxes, always are. What has been here, or in use, less than a
+// minimum age ago stays: a pod may be about to start. What was used longest ago goes first. In a runtime that others
+// use too, an image goes only if it was seen in use by the agent's own containers: the rest is not the agent's to
+// remove.
 package gc
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/criconfig"
 )
 
 // Policy says when images go. Shares are in percent of the file system.
@@ -67,7 +71,8 @@ type record struct {
 func (g *Images) Observe(now time.Time, images []*runtimeapi.Image, containers []*runtimeapi.Container) {
 	inUse, ours := make(map[string]bool), make(map[string]bool)
 	for _, c := range containers {
-		for _, ref := range []string{c.GetImageRef(), c.GetImage().GetImage(), c.GetImageId()} {
+		mounted := strings.Split(c.GetAnnotations()[criconfig.AnnotationVolumeImages], ",")
+		for _, ref := range append(mounted, c.GetImageRef(), c.GetImage().GetImage(), c.GetImageId()) {
 			inUse[ref] = true
 			ours[ref] = ours[ref] || g.Ours == nil || g.Ours(c)
 		}

@@ -42,6 +42,19 @@ func TestImages(t *testing.T) {
 	expect(at(6*time.Minute), 0, "c", "b")
 }
 
+// Images whose files containers mount are in use.
+//
+// spec: CTR-6
+func TestMountedImagesStay(t *testing.T) {
+	var g gc.Images
+	start := time.Unix(1000, 0)
+	g.Observe(start, []*runtimeapi.Image{image("a", 10), image("b", 10), image("c", 10)}, []*runtimeapi.Container{
+		{ImageRef: "x", Annotations: map[string]string{"monoplane.dev/volume-images": "a,c"}}})
+	if got := g.Unused(start.Add(time.Hour), gc.Policy{}.Complete(), -1); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("removed: %v", got)
+	}
+}
+
 // What others brought into a runtime is theirs.
 func TestImagesOfOthersStay(t *testing.T) {
 	g := gc.Images{Ours: func(c *runtimeapi.Container) bool { return c.GetLabels()["owner"] == "us" }}

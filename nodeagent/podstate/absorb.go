@@ -213,7 +213,7 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	if pulling(in.Reason) {
 		in.Message = in.Reason // why it failed has been told
 	}
-	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message, Container: c.Name})
+	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message, Container: m.spec(in.Index).GetName()})
 	if c.State == Exited && c.ID == in.Instance.ID {
 		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
 		// it counts as a run: policy and back-off of restarts apply
@@ -221,7 +221,7 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 		return
 	}
 	if again && pulled(in.Reason) {
-		m.backOffPull(in.Index)
+		m.backOffPull(in.Index, in.Image)
 	}
 	c.start.failed(m.now, p.PullDelay, p.PullDelayMax)
 	if in.Reason == "CreateContainerConfigError" {

@@ -14,6 +14,8 @@ type Facts struct {
 	User *corev1.ContainerUser
 	// RecursiveReadOnly are the paths of the mounts below which everything is read-only.
 	RecursiveReadOnly []string
+	// Images are those that are mounted, as the runtime calls them, by the paths of their mounts.
+	Images map[string]string
 }
 
 // stateFacts puts into the status of container i what is known of its instance, and how its volumes are mounted.
@@ -40,6 +42,9 @@ func (m *StateMachine) stateFacts(s *corev1.ContainerStatus, i int) {
 				how = "Enabled"
 			}
 			v.RecursiveReadOnly = &how
+		}
+		if ref := f.Images[at.GetMountPath()]; ref != "" {
+			v.VolumeStatus = &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: ref}}
 		}
 		s.VolumeMounts[k] = v
 	}

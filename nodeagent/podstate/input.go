@@ -98,6 +98,8 @@ type ContainerRun struct {
 	Reason string
 	// Message explains the reason.
 	Message string
+	// Image is the one that could not be had, where that is the image of a volume; empty for the container's own.
+	Image string
 	// Invalid says that the container cannot be created however often it is tried.
 	Invalid bool
 }

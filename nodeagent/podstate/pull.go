@@ -22,11 +22,16 @@ func pulling(reason string) bool {
 	}
 }
 
-// backOffPull says, after a pull that has failed again, that the next one has to wait.
-func (m *StateMachine) backOffPull(i int) {
-	c := &m.containers[i]
-	says := fmt.Sprintf("Back-off pulling image %q", m.spec(i).GetImage())
+// backOffPull says, after a pull for container i has failed again, that the next one has to wait. image is that of a
+// volume, which is the pod's; empty for the container's own.
+func (m *StateMachine) backOffPull(i int, image string) {
+	c, name := &m.containers[i], m.spec(i).GetName()
+	whose := ""
+	if image == "" {
+		image, whose = m.spec(i).GetImage(), name
+	}
+	says := fmt.Sprintf("Back-off pulling image %q", image)
 	c.waiting, c.message = "ImagePullBackOff", says+": "+c.waiting+": "+c.message
-	m.do(Note{Reason: "BackOff", Message: says, Container: c.Name})
-	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: ImagePullBackOff", Container: c.Name})
+	m.do(Note{Reason: "BackOff", Message: says, Container: whose})
+	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: ImagePullBackOff", Container: name})
 }

@@ -268,25 +268,48 @@ func TestNFS(t *testing.T) {
 	n.tearDown(p)
 }
 
-// The files of an image are the runtime's to mount.
+// The files of an image are the runtime's to mount, once somebody has had it pulled. A path below them is found by the
+// runtime, and not by names that lead out.
+//
+// spec: VOL-1
 func TestImages(t *testing.T) {
 	n := newNode(t)
 	p := pod(&corev1.Volume{Name: "v", VolumeSource: &corev1.VolumeSource{Image: &corev1.ImageVolumeSource{
-		Reference: "r:1", PullPolicy: "Always",
+		Reference: "r:1",
 	}}})
-	p.Spec.Containers[0].VolumeMounts[0].SubPath = "sub"
-	n.images = map[string]string{}
-	if err := n.SetUp(t.Context(), p); err == nil || err.Error() !=
-		`MountVolume.SetUp failed for volume "v" : failed to pull image "r:1": there is none (Always)` {
-		t.Errorf("error %v", err)
-	}
-	n.images["r:1"] = "sha256:1"
+	at := p.Spec.Containers[0].VolumeMounts[0]
 	n.setUp(p)
-	got, err := n.Mounts(t.Context(), volumes.Starting{Pod: p, Container: p.Spec.Containers[0]})
-	want := &runtimeapi.Mount{ContainerPath: "/v", Readonly: true, ImageSubPath: "sub",
-		Image: &runtimeapi.ImageSpec{Image: "sha256:1"}}
-	if err != nil || !proto.Equal(got.Mounts[0], want) {
-		t.Errorf("given %v, %v", got.Mounts, err)
+	starting := volumes.Starting{Pod: p, Container: p.Spec.Containers[0],
+		Lookup:            func(name string) (string, bool) { return "sub/" + name, name == "POD" },
+		RecursiveReadOnly: func() bool { return true }}
+	fails := func(want string) {
+		t.Helper()
+		if _, err := n.Mounts(t.Context(), starting); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
+	fails(`the image of volume "v" was not pulled for container "c"`)
+	starting.Images = map[string]*runtimeapi.ImageSpec{"v": {Image: "sha256:1"}}
+	gives := func(want *runtimeapi.Mount) {
+		t.Helper()
+		want.ContainerPath, want.Readonly, want.Image = "/v", true, &runtimeapi.ImageSpec{Image: "sha256:1"}
+		got, err := n.Mounts(t.Context(), starting)
+		if err != nil || len(got.Mounts) != 1 || !proto.Equal(got.Mounts[0], want) {
+			t.Errorf("given %v, %v; want %v", got.Mounts, err, want)
+		}
+	}
+	gives(&runtimeapi.Mount{})
+	at.SubPath = "sub"
+	gives(&runtimeapi.Mount{ImageSubPath: "sub"})
+	at.SubPath, at.SubPathExpr = "", "x/$(POD)"
+	gives(&runtimeapi.Mount{ImageSubPath: "x/sub/POD"})
+	at.ReadOnly, at.RecursiveReadOnly = true, new("Enabled")
+	gives(&runtimeapi.Mount{ImageSubPath: "x/sub/POD", RecursiveReadOnly: true})
+	at.SubPathExpr = "$(OTHER)"
+	fails(`subPathExpr "$(OTHER)" of volume "v": missing value for "OTHER"`)
+	at.SubPathExpr = "../x"
+	fails("unable to provision SubPath `../x`: must not contain '..'")
+	at.SubPathExpr = "/x"
+	fails("error SubPath `/x` must not be an absolute path")
 	n.tearDown(p)
 }

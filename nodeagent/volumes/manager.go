@@ -48,8 +48,6 @@ type Config struct {
 	RegistryDir, PluginsDir string
 	// Claims are read for volumes that outlive their pods.
 	Claims Claims
-	// Pull makes the runtime pull an image by a policy, and returns what the runtime calls it.
-	Pull func(ctx context.Context, p *corev1.Pod, image, policy string) (ref string, err error)
 	// Node is this node as last seen, nil when it was not.
 	Node func() *corev1.Node
 	// Allocatable is what pods of the node can have.
@@ -94,7 +92,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg, turns: make(map[string]*turn)}
 	m.plugins = []plugin{
 		emptyDir{m}, hostPath{}, m.configMaps(), m.secrets(), m.downward(), m.projected(),
-		claimed{m}, nfs{}, image{m}, byDriver{m},
+		claimed{m}, nfs{}, image{}, byDriver{m},
 	}
 	return m
 }
@@ -204,9 +202,6 @@ func containersOf(p *corev1.Pod) []mounter {
 func (m *Manager) SetUp(ctx context.Context, p *corev1.Pod) error {
 	if len(p.GetSpec().GetVolumes()) == 0 {
 		return nil
-	}
-	if err := m.pull(ctx, p); err != nil {
-		return err
 	}
 	uid := p.GetMetadata().GetUid()
 	return m.alone(ctx, uid, "setting up its volumes", func(ctx context.Context) error { return m.setUp(ctx, p) })

@@ -33,6 +33,9 @@ type Starting struct {
 	Container *corev1.Container
 	// Lookup returns a variable of the container's environment.
 	Lookup func(name string) (string, bool)
+	// Images are those whose files are volumes that the container mounts, by the names of the volumes: what the runtime
+	// calls each after its pull.
+	Images map[string]*runtimeapi.ImageSpec
 	// RecursiveReadOnly reports whether the runtime can make the mounts below a mount read-only too. It is asked only
 	// when a container wants it.
 	RecursiveReadOnly func() bool
@@ -80,8 +83,13 @@ func (m *Manager) mounts(s Starting, home string) (Container, error) {
 			return Container{}, err
 		}
 		switch {
-		case from.Image != "":
-			made.HostPath, made.Image, made.ImageSubPath = "", &runtimeapi.ImageSpec{Image: from.Image}, sub
+		case from.Plugin == image{}.name():
+			of := s.Images[at.GetName()]
+			if of == nil {
+				return Container{}, fmt.Errorf("the image of volume %q was not pulled for container %q", at.GetName(),
+					c.GetName())
+			}
+			made.HostPath, made.Image, made.ImageSubPath = "", of, sub
 		case sub != "":
 			where := filepath.Join(home, subpathsDir, at.GetName(), c.GetName(), strconv.Itoa(i))
 			made.HostPath, err = prepare(from, sub, where)

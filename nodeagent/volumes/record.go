@@ -27,8 +27,6 @@ type place struct {
 	Plugin string `json:"plugin,omitempty"`
 	// Path is what containers mount, or the device that they get; empty for an image.
 	Path string `json:"path,omitempty"`
-	// Image is what the runtime calls the image whose files are the volume.
-	Image string `json:"image,omitempty"`
 	// Claim is the uid of the claim that it is bound to.
 	Claim string `json:"claim,omitempty"`
 	// Driven is what a driver is to release.

@@ -35,7 +35,6 @@ type node struct {
 	secrets    map[string]*corev1.Secret
 	claims     map[string]*corev1.PersistentVolumeClaim
 	pvs        map[string]*corev1.PersistentVolume
-	images     map[string]string
 	tokens     int
 	fail       error
 	lifetime   time.Duration
@@ -62,12 +61,6 @@ func (n *node) manager() *volumes.Manager {
 		RegistryDir: filepath.Join(filepath.Dir(n.dir), "registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(n.dir), "plugins"),
 		Node:        func() *corev1.Node { return &corev1.Node{} },
-		Pull: func(_ context.Context, _ *corev1.Pod, image, policy string) (string, error) {
-			if ref := n.images[image]; ref != "" {
-				return ref, nil
-			}
-			return "", fmt.Errorf("there is none (%s)", policy)
-		},
 		Due: func(uid string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -234,7 +234,8 @@ func (c onContainerd) profiles(t *testing.T) {
 			Image: &corev1.ImageVolumeSource{Reference: containerd.BoxImage, PullPolicy: corev1.PullNever}}}}
 		volume.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "image", MountPath: "/image"}}
 		c.create(t, volume)
-		c.waits(t, "image-volume", "CreateContainerError", "")
+		c.waits(t, "image-volume", "CreateContainerConfigError",
+			"containerd mounts images from version 2.1 on, and this is 1.")
 	}
 }
 
