@@ -58,8 +58,8 @@ type bundle struct {
 
 // files are those of an image, to be mounted read-only.
 type files struct {
-	// Image is its name.
-	Image string
+	// Name is what users call it.
+	Name string
 	// Layers are its directories, the top one first. One alone is what to mount, as it is.
 	Layers []string
 }

@@ -30,7 +30,7 @@ func (b *bundle) placeImages(dir string) error {
 		m := &b.Spec.Mounts[i]
 		m.Source = filepath.Join(dir, strconv.Itoa(i))
 		if err := b.placeImage(f, m.Source); err != nil {
-			return fmt.Errorf("the mount of image %q at %q: %w", f.Image, m.Destination, err)
+			return fmt.Errorf("the mount of image %q at %q: %w", f.Name, m.Destination, err)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ func (b *bundle) placeParts(dir string) error {
 			return fmt.Errorf("the description of the container: there is no mount %d", i)
 		}
 		m := &b.Spec.Mounts[i]
-		at, err := placePart(m.Source, cmp.Or(b.Images[i].Image, m.Source), sub, filepath.Join(dir, strconv.Itoa(i)))
+		at, err := placePart(m.Source, cmp.Or(b.Images[i].Name, m.Source), sub, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return err
 		}

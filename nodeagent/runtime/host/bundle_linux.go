@@ -212,7 +212,8 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 	}
 	for n, i := range slices.Sorted(maps.Keys(b.Images)) {
 		from := root.Mounts[n]
-		files := spec.Files{Image: b.Images[i].Image, Layers: from.Lower}
+		files := b.Images[i]
+		files.Layers = from.Lower
 		if from.Copied != "" {
 			files.Layers = []string{from.Copied}
 		}

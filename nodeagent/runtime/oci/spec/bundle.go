@@ -45,8 +45,8 @@ type Bundle struct {
 
 // Files are those of an image, to be mounted read-only.
 type Files struct {
-	// Image is the image as the mount names it.
-	Image string
+	// Image is the image as the mount refers to it, and Name what users call it.
+	Image, Name string
 	// Layers are its directories, the top one first. One alone is what to mount, as it is.
 	Layers []string
 }

@@ -90,7 +90,8 @@ func (b *Bundle) mounts(in Input) error {
 			if b.Images == nil {
 				b.Images = map[int]Files{}
 			}
-			b.Images[i] = Files{Image: want.GetImage().GetImage()}
+			b.Images[i] = Files{Image: want.GetImage().GetImage(),
+				Name: cmp.Or(want.GetImage().GetUserSpecifiedImage(), want.GetImage().GetImage())}
 		}
 		if m.Source == ImageVolume {
 			if b.Volumes == nil {

@@ -254,17 +254,17 @@ func TestMountedImages(t *testing.T) {
 	b := made(t, asked(own, func(in *Input) { in.Shim, in.Users, in.OwnNetwork = 42, 9, true }, withMounts(
 		&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "a"}, ContainerPath: "/x/deep", ImageSubPath: "part",
 			UidMappings: ids, GidMappings: ids},
-		&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "b"}, ContainerPath: "/y", Readonly: true,
-			RecursiveReadOnly: true},
+		&runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "b", UserSpecifiedImage: "c"}, ContainerPath: "/y",
+			Readonly: true, RecursiveReadOnly: true},
 		&runtimeapi.Mount{HostPath: "/src", ContainerPath: "/z"})))
-	for place, want := range map[string][3]string{
-		"/x/deep": {"a", "part", "rbind rprivate ro"}, "/y": {"b", "", "rbind rprivate rro"},
+	for place, want := range map[string][4]string{
+		"/x/deep": {"a", "part", "rbind rprivate ro", "a"}, "/y": {"b", "", "rbind rprivate rro", "c"},
 	} {
 		m, i := at(t, b, place)
 		if m.Source != ImageFiles || strings.Join(m.Options, " ") != want[2] || len(m.UIDMappings)+len(m.GIDMappings) > 0 {
 			t.Errorf("%s: %+v", place, m)
 		}
-		if b.Images[i].Image != want[0] || b.Parts[i] != want[1] {
+		if b.Images[i].Image != want[0] || b.Images[i].Name != want[3] || b.Parts[i] != want[1] {
 			t.Errorf("%s: image %+v, part %q", place, b.Images[i], b.Parts[i])
 		}
 	}
