@@ -85,7 +85,7 @@ func (n *Network) Attach(
 	ctx context.Context, sandbox, namespace string, config *runtimeapi.PodSandboxConfig,
 	before func(addresses []netip.Addr) error,
 ) ([]netip.Addr, error) {
-	attach, err := wanted(config)
+	attach, err := Wanted(config)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +129,15 @@ func (n *Network) Retain(ctx context.Context, exists func(sandbox string) bool) 
 // Close ends what this process does for the network. What is connected stays so.
 func (n *Network) Close() error { return n.namespace.Close() }
 
+// Owners returns which sandboxes have which addresses in the network of a directory that is not open.
+func Owners(dir string) (map[string][]netip.Addr, error) {
+	register, err := ipam.Open(filepath.Join(dir, registerFile), nil)
+	if err != nil {
+		return nil, err
+	}
+	return register.Owners(), nil
+}
+
 // Remove takes everything away that there is of a network; its pods must have ended. What is kept is which addresses
 // they have had, for the next Open: others get those last.
 func Remove(ctx context.Context, cfg nodens.Config) error {
@@ -148,8 +157,8 @@ func Remove(ctx context.Context, cfg nodens.Config) error {
 	return nil
 }
 
-// wanted reads from a sandbox's configuration how it is to be connected.
-func wanted(config *runtimeapi.PodSandboxConfig) (attach nodens.AttachConfig, err error) {
+// Wanted reads from a sandbox's configuration how it is to be connected.
+func Wanted(config *runtimeapi.PodSandboxConfig) (attach nodens.AttachConfig, err error) {
 	if attach.Ingress, err = bandwidth(config, ingressBandwidth); err != nil {
 		return attach, err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestWanted(t *testing.T) {
-	got, err := wanted(&runtimeapi.PodSandboxConfig{
+	got, err := Wanted(&runtimeapi.PodSandboxConfig{
 		Annotations: map[string]string{ingressBandwidth: "10M", egressBandwidth: "1Gi"},
 		PortMappings: []*runtimeapi.PortMapping{{ContainerPort: 80}, {ContainerPort: 80, HostPort: 8080},
 			{ContainerPort: 53, HostPort: 5353, Protocol: runtimeapi.Protocol_UDP, HostIp: "127.0.0.1"}},
@@ -31,7 +31,7 @@ func TestWantedRefused(t *testing.T) {
 		"1 to 65535":   {PortMappings: []*runtimeapi.PortMapping{{HostPort: 70000, ContainerPort: 1}}},
 		"address of t": {PortMappings: []*runtimeapi.PortMapping{{HostPort: 1, ContainerPort: 1, HostIp: "here"}}},
 	} {
-		if _, err := wanted(config); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Wanted(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", config, err, want)
 		}
 	}

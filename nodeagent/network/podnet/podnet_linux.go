@@ -124,9 +124,12 @@ func (n *Network) now() (open *network.Network, broken error) {
 }
 
 // Configure makes the network with the ranges of the node, one of each family. Existing are the sandboxes that there
-// are: they are connected as they were, what others have is given back. Told the same again, it does nothing. spec:
-// NET-1
+// are: they are connected as they were, what others have is given back. Told the same again, or no range, it does
+// nothing. spec: NET-1
 func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing []oci.Sandbox) error {
+	if len(ranges) == 0 {
+		return nil
+	}
 	if err := n.await(ctx, ""); err != nil {
 		return err
 	}
@@ -142,8 +145,6 @@ func (n *Network) Configure(ctx context.Context, ranges []netip.Prefix, existing
 	}
 	n.mu.Unlock()
 	switch {
-	case len(ranges) == 0:
-		return nil
 	case slices.Equal(ranges, known) && broken == nil:
 		return nil
 	case len(known) > 0 && !slices.Equal(ranges, known):
@@ -518,6 +519,12 @@ func (n *Network) Close() error {
 		return nil
 	}
 	return open.Close()
+}
+
+// Connected tells whether sandboxes have addresses in the network of a directory.
+func Connected(dir string) (bool, error) {
+	owners, err := network.Owners(dir)
+	return len(owners) > 0, err
 }
 
 // Remove takes away all that the network of a directory has on this machine, when no sandbox is left.
