@@ -29,7 +29,7 @@ type Runtime interface {
 // Networked is a Runtime whose pods can have a network of their own, in which it carries traffic to Services.
 type Networked interface {
 	Runtime
-	// HasNetwork tells whether pods have a network of their own.
+	// HasNetwork tells whether pods have a network of their own that the runtime serves so.
 	HasNetwork() bool
 	// ServeNetwork carries traffic to Services, answers names, and enforces NetworkPolicies, until ctx ends. It is called
 	// once for a node, after Open.

@@ -30,6 +30,7 @@ type upOptions struct {
 	runtime         string
 	runtimeEndpoint string
 	images          imageOptions
+	cni             cniOptions
 	nodes           int
 	nodeName        string
 	nodeLabels      map[string]string
@@ -68,6 +69,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	o.images.add(flags)
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "",
 		"socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
+	o.cni.add(flags)
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
 	flags.StringVar(&o.nodeName, "node-name", "",
 		"name of the node (default: this machine's name); with --nodes a prefix")
@@ -228,11 +230,19 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 	if o.maxEvents <= 0 {
 		cfg.MaxEvents = -1
 	}
+	named := o.runtime
+	if o.runtimeEndpoint != "" {
+		named = ""
+	}
+	cni, err := o.cni.config(named, os.Geteuid())
+	if err != nil {
+		return monoplane.Config{}, err
+	}
 	switch {
 	case o.runtimeEndpoint != "":
 		cfg.Runtime = monoplane.CRIRuntime(o.runtimeEndpoint)
 	case o.runtime == "host" || o.runtime == "auto" || o.runtime == "oci":
-		if cfg.Runtime, err = o.machineRuntime(&cfg, stderr); err != nil {
+		if cfg.Runtime, err = o.machineRuntime(&cfg, cni, stderr); err != nil {
 			return monoplane.Config{}, err
 		}
 	case o.runtime == "fake":
@@ -244,7 +254,9 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 }
 
 // machineRuntime chooses between containers of images and processes of this machine.
-func (o *upOptions) machineRuntime(cfg *monoplane.Config, stderr io.Writer) (monoplane.Runtime, error) {
+func (o *upOptions) machineRuntime(
+	cfg *monoplane.Config, cni *ocinode.CNI, stderr io.Writer,
+) (monoplane.Runtime, error) {
 	if o.runtime == "host" {
 		return monoplane.HostRuntime(), nil
 	}
@@ -262,12 +274,12 @@ func (o *upOptions) machineRuntime(cfg *monoplane.Config, stderr io.Writer) (mon
 		store.Log = cfg.Logger
 		why = images.Check(store)
 	}
-	if why == nil && cfg.ClusterCIDR == "" {
+	if why == nil && cfg.ClusterCIDR == "" && cni == nil {
 		cfg.ClusterCIDR, why = choosePodRange(cfg.DataDir, ranges, inUse(cfg.Logger), cfg.Logger)
 	}
 	switch {
 	case why == nil:
-		return ocinode.New(ocinode.Config{Images: store, ServiceRanges: ranges}), nil
+		return ocinode.New(ocinode.Config{Images: store, ServiceRanges: ranges, CNI: cni}), nil
 	case o.runtime == "oci":
 		return nil, fmt.Errorf("--runtime=oci: %w", why)
 	default:
@@ -344,6 +356,10 @@ func runtimeName(r monoplane.Runtime) string {
 
 // greetNetwork says what a user needs to know of the pods' network, if they have one of their own.
 func greetNetwork(w io.Writer, cfg monoplane.Config) {
+	if r, ok := cfg.Runtime.(*ocinode.Runtime); ok && r.CNI() != nil {
+		fmt.Fprintf(w, "  pods        connected by CNI (%s); Services, names and NetworkPolicies are not Monoplane's\n",
+			r.CNI().ConfDir)
+	}
 	if n, ok := cfg.Runtime.(monoplane.Networked); !ok || !n.HasNetwork() {
 		return
 	}

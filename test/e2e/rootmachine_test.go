@@ -109,6 +109,8 @@ type imageCluster struct {
 	machine           *machine
 	monoplane         string // What runs the program as that user.
 	home, dir, images string
+	// flags are what begin says besides.
+	flags []string
 	// now is the server that was started last.
 	now *cluster
 }
@@ -159,7 +161,7 @@ func (m *machine) imageCluster(t *testing.T) *imageCluster {
 // begin starts the server.
 func (u *imageCluster) begin(t *testing.T) *cluster {
 	t.Helper()
-	c, err := start(u.monoplane, u.dir, "--runtime", "oci", "--image-dir", u.images)
+	c, err := start(u.monoplane, u.dir, append([]string{"--runtime", "oci", "--image-dir", u.images}, u.flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,16 +111,17 @@ func (sb *sandbox) networked() oci.Sandbox {
 	return oci.Sandbox{ID: sb.id, Namespace: fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID), Config: sb.rec.config}
 }
 
-// UpdateRuntimeConfig implements CRI: the network is told the ranges of the pods' addresses. spec: NET-1
+// UpdateRuntimeConfig implements CRI: the network is told the ranges of the pods' addresses, if any, and which
+// sandboxes there are. spec: NET-1
 func (r *Runtime) UpdateRuntimeConfig(
 	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
 ) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	text := req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
-	if r.oci == nil || r.oci.Network == nil || text == "" {
+	if r.oci == nil || r.oci.Network == nil {
 		return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 	}
 	var ranges []netip.Prefix
-	for one := range strings.SplitSeq(text, ",") {
+	for one := range strings.FieldsFuncSeq(text, func(c rune) bool { return c == ',' }) {
 		p, err := netip.ParsePrefix(one)
 		if err != nil {
 			return nil, badRequest("pod_cidr: %v", err)

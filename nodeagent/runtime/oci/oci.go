@@ -36,8 +36,8 @@ type Sandbox struct {
 
 // Network connects sandboxes that have a network namespace of their own.
 type Network interface {
-	// Configure is told the ranges of the node's pod addresses, at most one of each family, and which sandboxes there
-	// are. It may be told the same again.
+	// Configure is told the ranges of the node's pod addresses, at most one of each family and none where others choose
+	// them, and which sandboxes there are. It may be told the same again.
 	Configure(ctx context.Context, ranges []netip.Prefix, existing []Sandbox) error
 	// Ready returns why sandboxes cannot be connected; nil if they can. It is asked every few seconds.
 	Ready(ctx context.Context) error

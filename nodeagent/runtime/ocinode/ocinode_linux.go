@@ -13,11 +13,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
+	"monoplane.dev/nodeagent/network/cni"
 	"monoplane.dev/nodeagent/network/enforcer"
 	"monoplane.dev/nodeagent/network/nodens"
 	"monoplane.dev/nodeagent/network/podnet"
@@ -32,7 +34,7 @@ type Runtime struct {
 	cfg Config
 
 	mu      sync.Mutex
-	network *podnet.Network // nil where pods use the machine's
+	network *podnet.Network // nil where pods use the machine's, or one of CNI
 	// policies isolates pods of the network.
 	policies *enforcer.Enforcer
 }
@@ -76,16 +78,25 @@ func Remove(ctx context.Context, dir string) error {
 	return helper.Remove(ctx, program, ids, dir)
 }
 
-// HasNetwork tells whether pods get a network of their own.
-func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork }
+// HasNetwork tells whether pods get the network of this package.
+func (r *Runtime) HasNetwork() bool { return !r.cfg.HostNetwork && r.cfg.CNI == nil }
+
+// CNI says what connects pods in its place; nil if nothing does.
+func (r *Runtime) CNI() *CNI { return r.cfg.CNI }
 
 // NetworkDir is where the network of a node whose directory is given has its state.
 func NetworkDir(dir string) string { return filepath.Join(dir, "network") }
 
+// cniDir is where cni.Network has its own.
+func cniDir(dir string) string { return filepath.Join(dir, "cni") }
+
 // Open makes the runtime of a node in dir. The returned function closes it; pods and their network go on.
 func (r *Runtime) Open(
-	_ context.Context, _, dir string, logger *slog.Logger,
+	ctx context.Context, _, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
+	if err := r.checkNetwork(dir); err != nil {
+		return nil, nil, err
+	}
 	program := new(helper.Program)
 	stored := r.cfg.Images
 	stored.Log, stored.Overlay = logger, helper.Overlay
@@ -109,13 +120,52 @@ func (r *Runtime) Open(
 		r.mu.Unlock()
 		with.Network, closeNetwork = n, n.Close
 	}
+	if r.cfg.CNI != nil {
+		n, err := cni.New(r.cniConfig(dir, logger))
+		if err != nil {
+			return nil, nil, errors.Join(err, program.Close(), store.Close())
+		}
+		with.Network, closeNetwork = n, n.Close
+	}
 	conn, closeRuntime, err := connect.Host(host.Config{Dir: filepath.Join(dir, "pods"), Logger: logger, OCI: with})
 	if err != nil {
 		return nil, nil, errors.Join(err, closeNetwork(), program.Close(), store.Close())
 	}
-	return conn, func() error {
+	closeAll := func() error {
 		return errors.Join(closeRuntime(), closeNetwork(), program.Close(), store.Close())
-	}, nil
+	}
+	if r.cfg.CNI != nil {
+		// A node may have no range of addresses, so that nobody else tells the network which sandboxes there are.
+		_, err := runtimeapi.NewRuntimeServiceClient(conn).UpdateRuntimeConfig(ctx,
+			&runtimeapi.UpdateRuntimeConfigRequest{})
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+	}
+	return conn, closeAll, nil
+}
+
+// checkNetwork refuses a node whose pods another network has connected: they would stay without a way to the others,
+// and what they have of that network would never be given back.
+func (r *Runtime) checkNetwork(dir string) error {
+	if r.cfg.CNI != nil && (r.rootless() || r.cfg.HostNetwork) {
+		return errors.New("CNI connects pods as root only, and none that are on the machine's network")
+	}
+	others, remedy := podnet.Connected, "without CNI"
+	at := NetworkDir(dir)
+	if r.cfg.CNI == nil {
+		others, remedy, at = cni.Connected, "with the same CNI", cniDir(dir)
+	}
+	connected, err := others(at)
+	if err == nil && connected {
+		err = fmt.Errorf("another network has connected pods of this node (%s): start it %s as before, stop the pods "+
+			"(monoplane down), and then start it so", at, remedy)
+	}
+	return err
+}
+
+func (r *Runtime) cniConfig(dir string, logger *slog.Logger) cni.Config {
+	return cni.Config{ConfDir: r.cfg.CNI.ConfDir, BinDirs: r.cfg.CNI.BinDirs, Dir: cniDir(dir), Log: logger}
 }
 
 func (r *Runtime) networkConfig(dir string, logger *slog.Logger) podnet.Config {
@@ -159,6 +209,9 @@ func (r *Runtime) DialPod(ctx context.Context, protocol, address string) (net.Co
 
 // Down takes away what the network of a node has on this machine, when no pod is left.
 func (r *Runtime) Down(ctx context.Context, dir string, logger *slog.Logger) error {
+	if r.cfg.CNI != nil {
+		return cni.Remove(ctx, r.cniConfig(dir, logger))
+	}
 	if !r.HasNetwork() {
 		return nil
 	}

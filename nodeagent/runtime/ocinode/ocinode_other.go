@@ -27,6 +27,9 @@ func Remove(context.Context, string) error { return helper.Check() }
 // InUse returns nil: there are no such addresses here.
 func InUse(netip.Prefix, *slog.Logger) error { return nil }
 
+// CNI returns nil.
+func (*Runtime) CNI() *CNI { return nil }
+
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }
 
