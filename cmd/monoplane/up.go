@@ -329,6 +329,9 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 
 // example returns commands that show that a runtime runs pods.
 func example(r monoplane.Runtime) string {
+	if n, ok := r.(*ocinode.Runtime); ok && n.CNI() != nil { // its Services lead nowhere by themselves
+		return "  kubectl run web --image=nginx\n  kubectl get pods -o wide -w\n"
+	}
 	switch r {
 	case monoplane.HostRuntime():
 		return "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n" +
