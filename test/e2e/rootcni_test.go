@@ -97,12 +97,21 @@ func TestRootCNI(t *testing.T) {
 	k.ok(t, "wait --for=condition=Ready pod/late --timeout=60s")
 
 	k.ok(t, "delete pod late --wait")
+	records, err := filepath.Glob(filepath.Join(u.dir, "nodes", "*", "cni", "sandboxes", "*.json"))
+	if len(records) != 2 || err != nil {
+		t.Errorf("two pods are connected, and the records are %v, %v", records, err)
+	}
 	u.down(t)
 	if left, err := filepath.Glob(filepath.Join(leases, "*", "10.78.*")); len(left) > 0 || err != nil {
 		t.Errorf("addresses are leased to nobody: %v, %v", left, err)
 	}
-	if left, err := filepath.Glob("/run/netns/monoplane-*"); len(left) > 0 || err != nil {
-		t.Errorf("namespaces are kept for nobody: %v, %v", left, err)
+	for _, r := range records {
+		kept := "/run/netns/monoplane-" + strings.TrimSuffix(filepath.Base(r), ".json")
+		for _, left := range []string{r, kept} {
+			if _, err := os.Lstat(left); !os.IsNotExist(err) {
+				t.Errorf("%s is kept for nobody: %v", left, err)
+			}
+		}
 	}
 	if links := m.run(t, "ip", "-o", "link"); strings.Contains(links, "veth") {
 		t.Errorf("links are left:\n%s", links)
