@@ -221,8 +221,15 @@ func TestServicesOfTwoFamilies(t *testing.T) {
 	if !slices.Equal(free.Spec.IpFamilies, []string{"IPv6"}) {
 		t.Errorf("of the second family: %v", free.Spec)
 	}
-	_, err := start(t).admin().makeService(t, newService("two", policy("RequireDualStack")))
+	admin = start(t).admin()
+	_, err := admin.makeService(t, newService("two", policy("RequireDualStack")))
 	wants(t, err, apierrors.Invalid, "this cluster is not configured for dual-stack services")
+	// Without a selector, a Service without addresses may be of both families anywhere; one that has an address cannot
+	// become that.
+	must(admin.makeService(t, newService("loose", func(s *corev1.ServiceSpec) { s.Selector = nil })))(t)
+	_, err = admin.patchService(t, "loose", `{"spec":{"clusterIP":"None","clusterIPs":["None"],"ipFamilyPolicy":
+		"RequireDualStack"}}`)
+	wants(t, err, apierrors.Invalid, "spec.ipFamilies[1]: Invalid value: \"IPv6\": not configured on this cluster")
 }
 
 func TestServicesWarn(t *testing.T) {

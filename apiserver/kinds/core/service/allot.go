@@ -191,9 +191,11 @@ func (a *allotment) addresses() error {
 
 func (a *allotment) address(i int) error {
 	next := a.next.Spec
-	at := 0
-	for a.family(at) != next.IpFamilies[i] {
-		at++
+	at := a.rangeOf(next.IpFamilies[i])
+	if at < 0 {
+		// The other family of a Service that is to become headless without a selector: whoever makes its endpoints may
+		// make them of both, but that it has an address does not change.
+		return a.available(a.next)
 	}
 	from := a.ranges.Addresses[at]
 	used, err := a.used()

@@ -72,15 +72,18 @@ func (s Services) family(i int) string {
 	return ipv4
 }
 
-// has says whether the cluster has addresses of a family.
-func (s Services) has(family string) bool {
+// rangeOf returns which range of the cluster is of a family; -1 for none.
+func (s Services) rangeOf(family string) int {
 	for i := range s.ranges.Addresses {
 		if s.family(i) == family {
-			return true
+			return i
 		}
 	}
-	return false
+	return -1
 }
+
+// has says whether the cluster has addresses of a family.
+func (s Services) has(family string) bool { return s.rangeOf(family) >= 0 }
 
 // keepsPreference says whether a Service that prefers two families is updated without touching its addresses. It keeps
 // those that it has, though the cluster may have got another family, or lost one.
