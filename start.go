@@ -37,6 +37,7 @@ import (
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers"
 	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/descriptors"
 	"monoplane.dev/internal/dirlock"
 	"monoplane.dev/internal/machinekey"
 	"monoplane.dev/object"
@@ -217,11 +218,24 @@ func (cfg Config) collections() []store.Collection {
 	return list
 }
 
+// descriptorsOfCall is how many file descriptors a command that somebody runs takes, a connection to the shim and both
+// ends of three pipes, and one to spare. Logs and port-forward take fewer.
+const descriptorsOfCall = 8
+
+// maxCalls is how many of these a node serves at once.
+func (c *Cluster) maxCalls() int {
+	n := descriptors.Streams.Count() / descriptorsOfCall
+	if !c.cfg.Runtime.Simulated() {
+		n /= max(1, c.cfg.Nodes)
+	}
+	return min(nodestreams.MaxCalls, max(1, n))
+}
+
 // makeAPI puts the services on the in-process server.
 func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.broker = nodestreams.New(nodestreams.Config{
-		Machine: func(ctx context.Context, node string) (string, bool, error) { return claim.Machine(ctx, c.store, node) },
-		Logger:  c.cfg.Logger,
+		Machine:  func(ctx context.Context, node string) (string, bool, error) { return claim.Machine(ctx, c.store, node) },
+		MaxCalls: c.maxCalls(), Logger: c.cfg.Logger,
 	})
 	p.usages = &usages{streams: p.broker}
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})

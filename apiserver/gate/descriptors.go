@@ -1,29 +1,15 @@
 package gate
 
-import (
-	"fmt"
+import "monoplane.dev/internal/descriptors"
 
-	"golang.org/x/sys/unix"
-)
+// maxConnections is how many connections a listener has at most, however many descriptors there are.
+const maxConnections = 4096
 
-const (
-	// minDescriptors is how many file descriptors a cluster with listeners needs at least.
-	minDescriptors = 128
-	// maxConnections is how many connections a listener has at most, however many descriptors there are.
-	maxConnections = 4096
-)
-
-// ProcessLimits shares out the file descriptors that the process may have: each listener gets a quarter, so that half
-// of them stay for etcd, the runtime and the log files, whatever clients do. Go has raised the soft limit to the hard
-// one for this process, and gives its children the old one.
+// ProcessLimits gives a listener its share of the descriptors that the process may have. It fails where those are too
+// few for a cluster.
 func ProcessLimits() (Limits, error) {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return Limits{}, fmt.Errorf("cannot tell how many files may be open: %w", err)
+	if err := descriptors.Enough(); err != nil {
+		return Limits{}, err
 	}
-	if limit.Cur < minDescriptors {
-		return Limits{}, fmt.Errorf("this process may open %d files only; it needs %d (ulimit -n)", limit.Cur,
-			minDescriptors)
-	}
-	return Limits{MaxConnections: int(min(maxConnections, limit.Cur/4))}, nil
+	return Limits{MaxConnections: min(maxConnections, descriptors.Listener.Count())}, nil
 }

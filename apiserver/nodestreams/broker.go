@@ -24,7 +24,7 @@ type Config struct {
 	Machine func(ctx context.Context, node string) (key string, registered bool, err error)
 	// AnswerTimeout is how long an agent may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
-	// MaxCalls is how many calls one node may serve at a time; 1024 when zero. More are refused.
+	// MaxCalls is how many calls one node may serve at a time; the constant of this name when zero. More are refused.
 	MaxCalls int
 	// Logger gets one line when an agent begins or ceases to listen; discarded when nil.
 	Logger *slog.Logger
@@ -38,10 +38,13 @@ type Broker struct {
 	streams *calls.Broker[*nodev1.Call]
 }
 
+// MaxCalls is how many calls one node serves at a time where nobody says otherwise.
+const MaxCalls = 1024
+
 // New returns a Broker that nobody listens to yet.
 func New(cfg Config) *Broker {
 	if cfg.MaxCalls <= 0 {
-		cfg.MaxCalls = 1024
+		cfg.MaxCalls = MaxCalls
 	}
 	b := &Broker{machine: cfg.Machine}
 	b.streams = calls.New[*nodev1.Call](calls.Config{

@@ -19,9 +19,12 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	mpcorev1 "monoplane.dev/api/core/v1"
 	mpmetav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -260,14 +263,12 @@ func flood(ctx context.Context, wg *sync.WaitGroup, address string, connections 
 	}
 }
 
-// Nobody without credentials can use up the file descriptors: the server goes on, with few of them, and its clients,
-// its store and its pods do too.
-//
-// spec: OBJ-15, SEC-2
-func TestDescriptors(t *testing.T) {
+// withDescriptors starts a cluster that may open so many files.
+func withDescriptors(t *testing.T, n int) *cluster {
+	t.Helper()
 	dir := shortDir(t)
 	limited := filepath.Join(t.TempDir(), "monoplane")
-	script := "#!/bin/sh\nulimit -n 256\nexec " + binary(t, "monoplane") + ` "$@"` + "\n"
+	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", n, binary(t, "monoplane"))
 	if err := os.WriteFile(limited, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -283,6 +284,71 @@ func TestDescriptors(t *testing.T) {
 			t.Logf("stderr ends with:\n%s", c.stderr.tail(40))
 		}
 	})
+	return c
+}
+
+// Whoever may run commands cannot use up the file descriptors either: those for which there are none are refused, and
+// the server goes on.
+func TestExecsAndDescriptors(t *testing.T) {
+	t.Parallel()
+	const limit, execs, each = 512, 60, 8
+	const served = limit * 3 / 16 / each
+	c := withDescriptors(t, limit)
+	k := c.kubectl(t, "default")
+	k.sleeper(t, "runs")
+	api := c.dial(t)
+	open := func() int {
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.proc.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := open()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	run := func(ctx context.Context, command ...string) (begins string, err error) {
+		s, err := api.Pods.Exec(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := s.Send(&mpcorev1.ExecPodRequest{Namespace: "default", Name: "runs", Command: command, Stdout: true,
+			Stderr: true, Stdin: true}); err != nil {
+			return "", err
+		}
+		out, err := s.Recv()
+		return string(out.GetData()), err
+	}
+	running, refused := 0, 0
+	for range execs {
+		switch begins, err := run(ctx, "sh", "-c", "echo runs; exec sleep 1000"); {
+		case err == nil && begins == "runs\n":
+			running++
+		case status.Code(err) == codes.ResourceExhausted:
+			refused++
+		default:
+			t.Fatalf("%q, %v", begins, err)
+		}
+	}
+	if took := open() - before; running != served || refused != execs-served || took > served*each {
+		t.Errorf("%d commands run with %d descriptors, %d were refused; want %d with %d at most, and %d", running, took,
+			refused, served, served*each, execs-served)
+	}
+	k.ok(t, "create configmap c --from-literal=a=b")
+	cancel()
+	eventually(t, "a command runs again", func() (bool, string) {
+		begins, err := run(t.Context(), "echo", "again")
+		return begins == "again\n", fmt.Sprint(begins, err)
+	})
+	k.ok(t, "delete pod runs --now")
+}
+
+// Nobody without credentials can use up the file descriptors: the server goes on, with few of them, and its clients,
+// its store and its pods do too.
+//
+// spec: OBJ-15, SEC-2
+func TestDescriptors(t *testing.T) {
+	c := withDescriptors(t, 256)
 	k := c.kubectl(t, "default")
 	watch, err := c.client(t).CoreV1().ConfigMaps("default").Watch(t.Context(),
 		metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+
+	"monoplane.dev/internal/descriptors"
 )
 
 // Bounds of what clients may hold.
@@ -42,7 +44,8 @@ type Config struct {
 	Dial func(ctx context.Context, network string, at netip.AddrPort) (net.Conn, error)
 	// Certificate returns what is shown to a client of HTTPS.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// MaxConnections bounds the connections of clients to each listener; further ones wait. 8192 by default.
+	// MaxConnections bounds the connections of clients to each listener; further ones wait. The 64th part of the file
+	// descriptors that the process may have by default, 8192 at most.
 	MaxConnections int
 	// MaxRequests bounds the requests that are served at once; further ones are answered with 503. 16384 by default.
 	MaxRequests int
@@ -71,7 +74,11 @@ func New(cfg Config) (*Front, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.MaxConnections, cfg.MaxRequests = cmp.Or(cfg.MaxConnections, connections), cmp.Or(cfg.MaxRequests, requests)
+	if cfg.MaxConnections == 0 {
+		// Two listeners, and a connection to an endpoint for each of a client.
+		cfg.MaxConnections = min(connections, descriptors.Ingress.Count()/4)
+	}
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, requests)
 	cfg.Stall = cmp.Or(cfg.Stall, moveTime)
 	f := &Front{cfg: cfg, balancer: newBalancer(cfg.Dial), seats: make(chan struct{}, cfg.MaxRequests)}
 	f.proxy = &httputil.ReverseProxy{
