@@ -216,6 +216,8 @@ func TestAdoptsSets(t *testing.T) {
 				}},
 		}})
 		w.must(err)
+		// The controller has to know the set, or it makes one of its own, as Kubernetes does.
+		time.Sleep(time.Second)
 		w.create(2)
 		time.Sleep(time.Second)
 		w.wantsSets("1: r1 2/2/2")

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
@@ -126,7 +128,13 @@ func TestAgentIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range list.GetContainers() {
-			err := n.start(c.GetId())
+			// A shim that ends at this moment takes its connection with it: then the sandbox is not ready a moment later.
+			var err error
+			eventually(t, "starting "+c.GetId(), func() bool {
+				err = n.start(c.GetId())
+				return status.Code(err) != codes.Unavailable ||
+					n.sandboxState(c.GetPodSandboxId()) != runtimeapi.PodSandboxState_SANDBOX_READY
+			})
 			if ready := n.sandboxState(c.GetPodSandboxId()) == runtimeapi.PodSandboxState_SANDBOX_READY; ready && err != nil {
 				t.Errorf("starting %s: %v", c.GetId(), err)
 			}
