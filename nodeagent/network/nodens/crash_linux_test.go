@@ -48,6 +48,19 @@ func testHelperKilled(t *testing.T) {
 	a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
 }
 
+// stop stops a process, and waits until it stands.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	check(t, syscall.Kill(pid, syscall.SIGSTOP))
+	eventually(t, func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if _, state, _ := strings.Cut(string(stat), ") "); err == nil && state[0] != 'T' {
+			err = fmt.Errorf("process %d is not stopped: %s", pid, stat)
+		}
+		return err
+	})
+}
+
 func TestRootlessHelperHangs(t *testing.T) {
 	if onMachine(t, true) {
 		testHelperHangs(t)
@@ -62,14 +75,7 @@ func testHelperHangs(t *testing.T) {
 	for _, pid := range helpers() {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if strings.HasPrefix(string(name), "monoplane-node\x00") {
-			check(t, syscall.Kill(pid, syscall.SIGSTOP))
-			eventually(t, func() error {
-				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-				if _, state, _ := strings.Cut(string(stat), ") "); err == nil && state[0] != 'T' {
-					err = fmt.Errorf("the helper is not stopped: %s", stat)
-				}
-				return err
-			})
+			stop(t, pid)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -82,6 +88,44 @@ func testHelperHangs(t *testing.T) {
 	if attached, err := n.Attached(t.Context()); err != nil || len(attached) != 1 {
 		t.Errorf("after that, %v is connected, %v", attached, err)
 	}
+}
+
+func TestRootlessBothHang(t *testing.T) {
+	if onMachine(t, true) {
+		testBothHang(t)
+	}
+}
+
+// testBothHang: where the spare does not answer either, also not when the helper has ended, there is a new namespace,
+// and pods can be connected to it. The old spare ends when it goes on.
+func testBothHang(t *testing.T) {
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	pod := nodens.AttachConfig{Addresses: addresses(5)}
+	_, err = n.Attach(t.Context(), "a", netns, pod)
+	check(t, err)
+	old := bothHelpers(t, 0)
+	stop(t, old[1])
+	check(t, syscall.Kill(old[0], syscall.SIGKILL))
+	check(t, n.Close())
+	n = open(t, cfg)
+	if _, err := n.Attach(t.Context(), "a", netns, pod); err != nil && !n.Status().Rootless {
+		t.Error(err)
+	}
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	b.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+	check(t, syscall.Kill(old[1], syscall.SIGCONT))
+	eventually(t, func() error {
+		if err := syscall.Kill(old[1], 0); err == nil {
+			return errors.New("the old spare goes on")
+		}
+		return nil
+	})
+	b.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
 }
 
 func TestRootlessReopen(t *testing.T) {
@@ -229,7 +273,7 @@ func testOtherProgram(t *testing.T) {
 		t.Error(err)
 	}
 	check(t, held.(*net.TCPConn).CloseWrite())
-	if said, err := io.ReadAll(held); err != nil || !strings.HasSuffix(string(said), " 1000") {
+	if said, err := io.ReadAll(held); err != nil || !strings.Contains(string(said), " 1000 ") {
 		t.Errorf("the connection from before says %q, %v", said, err)
 	}
 }

@@ -19,14 +19,14 @@ type egress struct {
 	tcp  []*relay
 	udp  []*net.UDPConn
 	done sync.WaitGroup
-	flows
+	*flows
 	stop context.CancelFunc
 }
 
 // serveEgress listens for what pods send out, and writes into setup where.
 func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egress, err error) {
 	work, stop := context.WithCancel(n.work)
-	e := &egress{stop: stop, flows: flows{all: map[flow]*conversation{}}}
+	e := &egress{stop: stop, flows: newFlows(n.passage)}
 	defer func() {
 		if err != nil {
 			e.close()
@@ -41,7 +41,7 @@ func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egre
 			return nil, fmt.Errorf("the way out of the pods: %w", err)
 		}
 		at := l.Addr().(*net.TCPAddr).AddrPort()
-		e.tcp = append(e.tcp, newRelay(work, l, func(ctx context.Context, from net.Conn) (net.Conn, error) {
+		e.tcp = append(e.tcp, newRelay(work, l, n.passage, func(ctx context.Context, from net.Conn) (net.Conn, error) {
 			to := from.LocalAddr().(*net.TCPAddr).AddrPort()
 			if to == at {
 				return nil, errors.New("nobody but pods' way out is here")

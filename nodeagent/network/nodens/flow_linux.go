@@ -21,11 +21,14 @@ const (
 
 // flows are the conversations of UDP that go through this process.
 type flows struct {
-	mu    sync.Mutex
-	all   map[flow]*conversation
-	ended bool
-	done  sync.WaitGroup
+	passage passage
+	mu      sync.Mutex
+	all     map[flow]*conversation
+	ended   bool
+	done    sync.WaitGroup
 }
+
+func newFlows(p passage) *flows { return &flows{passage: p, all: map[flow]*conversation{}} }
 
 // flow is who speaks to whom.
 type flow struct{ client, target netip.AddrPort }
@@ -53,11 +56,12 @@ func (f *flows) send(ctx context.Context, id flow, packet []byte, begin func(con
 	full := len(f.all) >= mostFlows
 	f.mu.Unlock()
 	if c == nil {
-		if full {
+		if full || !f.passage.TryAcquire(descriptorsOfFlow) {
 			return // UDP may lose packets.
 		}
 		near, far, err := begin(ctx)
 		if err != nil {
+			f.passage.Release(descriptorsOfFlow)
 			return
 		}
 		c = &conversation{near: near, far: far, last: time.Now()}
@@ -65,6 +69,7 @@ func (f *flows) send(ctx context.Context, id flow, packet []byte, begin func(con
 		if f.ended {
 			f.mu.Unlock()
 			c.close()
+			f.passage.Release(descriptorsOfFlow)
 			return
 		}
 		f.all[id] = c
@@ -84,6 +89,7 @@ func (f *flows) converse(ctx context.Context, id flow, c *conversation) {
 	both.Go(func() { c.carry(c.near, c.far) })
 	both.Wait()
 	c.close()
+	f.passage.Release(descriptorsOfFlow)
 	f.mu.Lock()
 	delete(f.all, id)
 	f.mu.Unlock()

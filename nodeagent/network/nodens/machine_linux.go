@@ -15,7 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/nodeagent/network/nodens/internal/helper"
 	"monoplane.dev/nodeagent/network/nodens/internal/rules"
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
 // uplinkName is what the node namespace calls its link to the machine; not one that begins like those of pods.
@@ -23,6 +25,9 @@ const uplinkName = "uplink"
 
 // protocol marks our routes on the machine.
 const protocol = 0x6d
+
+// largestSegment is less than what a veth can take at once, 512 KiB: tools that capture packets take 256 KiB of each.
+const largestSegment = 192 << 10
 
 // usualMTU is that of links where there is no default route to ask.
 const usualMTU = 1500
@@ -33,7 +38,7 @@ func hostTable(cluster string) string { return "monoplane-" + hash(cluster) }
 
 // connect makes the veth between the machine and the node namespace, with its addresses and routes, and returns the
 // machine's addresses on it. The alias of the link names the namespace that it leads to.
-func connect(cfg *Config, ns *os.File, inode uint64, mtu int) ([]netip.Addr, error) {
+func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.Addr, error) {
 	name := hostLink(cfg.Cluster)
 	alias := "monoplane " + strconv.FormatUint(inode, 10)
 	link, err := findLink(name)
@@ -48,9 +53,9 @@ func connect(cfg *Config, ns *os.File, inode uint64, mtu int) ([]netip.Addr, err
 	}
 	if link == nil {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = name, mtu
+		attrs.Name, attrs.MTU = name, want.MTU
 		veth := netlink.NewVeth(attrs)
-		veth.PeerName, veth.PeerMTU, veth.PeerNamespace = uplinkName, uint32(mtu), netlink.NsFd(int(ns.Fd()))
+		veth.PeerName, veth.PeerMTU, veth.PeerNamespace = uplinkName, uint32(want.MTU), netlink.NsFd(int(ns.Fd()))
 		if err := netlink.LinkAdd(veth); err != nil {
 			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
 		}
@@ -61,8 +66,11 @@ func connect(cfg *Config, ns *os.File, inode uint64, mtu int) ([]netip.Addr, err
 			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
 		}
 	}
-	if err := netlink.LinkSetMTU(link, mtu); err != nil {
-		return nil, fmt.Errorf("the MTU %d of the link %s: %w", mtu, name, err)
+	if err := netlink.LinkSetMTU(link, want.MTU); err != nil {
+		return nil, fmt.Errorf("the MTU %d of the link %s: %w", want.MTU, name, err)
+	}
+	if err := helper.Segment(&netlink.Handle{}, link, want.Segment, false); err != nil {
+		return nil, err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
@@ -221,6 +229,20 @@ func defaultMTU() (int, error) {
 		return usualMTU, err
 	}
 	return link.Attrs().MTU, nil
+}
+
+// segment returns the most of a connection that pods may hand on in one piece, in bytes. Where the kernel forwards
+// what they send, that is what the link of the default route takes: of larger pieces the kernel would have to make
+// packets itself in front of that link, which is work that the link could do.
+func segment(cfg *Config) (int, error) {
+	if cfg.Rootless {
+		return largestSegment, nil
+	}
+	link, err := defaultLink()
+	if err != nil || link == nil {
+		return largestSegment, err
+	}
+	return min(int(link.Attrs().GSOIPv4MaxSize), largestSegment), nil
 }
 
 // defaultLink returns nil if the machine has no default route.

@@ -143,6 +143,22 @@ func TestRootRangeInUse(t *testing.T) {
 	}
 }
 
+// Pods hand on pieces as large as the link of the machine's default route takes, up to our own bound.
+func TestRootSegments(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	world(t).do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	lan0, err := netlink.LinkByName("lan0")
+	check(t, err)
+	for _, size := range []int{64 << 10, 100_000, 500_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			check(t, netlink.LinkSetGSOIPv4MaxSize(lan0, size))
+			testSegments(t, uint32(min(size, 192<<10)), neighbour+":80")
+		})
+	}
+}
+
 // What a pod receives and sends is bounded.
 func TestRootBandwidth(t *testing.T) {
 	if !onMachine(t, false) {

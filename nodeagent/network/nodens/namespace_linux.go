@@ -21,10 +21,13 @@ import (
 
 // Namespace is an open node namespace. Its methods may be called concurrently.
 type Namespace struct {
-	cfg    Config
-	helper *remote
-	status Status
-	egress *egress // Nil where the kernel is the way out.
+	cfg     Config
+	helper  *remote
+	status  Status
+	egress  *egress // Nil where the kernel is the way out.
+	passage passage
+	// segment is the most of a connection that pods hand on in one piece, in bytes, if their links can.
+	segment int
 
 	mu    sync.Mutex
 	ports map[string]hostPorts // By sandbox.
@@ -43,7 +46,8 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 		return nil, err
 	}
 	defer lock.Close()
-	n := &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string]hostPorts{}}
+	n := &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string]hostPorts{},
+		passage: newPassage()}
 	n.work, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -81,7 +85,10 @@ func (n *Namespace) plan(ctx context.Context, hello wire.Hello) (*wire.Setup, er
 	if n.status.MTU, err = defaultMTU(); err != nil {
 		return nil, err
 	}
-	setup.MTU = n.status.MTU
+	if n.segment, err = segment(&n.cfg); err != nil {
+		return nil, err
+	}
+	setup.MTU, setup.Segment = n.status.MTU, n.segment
 	if n.cfg.Rootless {
 		n.status.Why = "without root, the kernel forwards nothing out of the pods' namespaces"
 	} else {
@@ -90,7 +97,7 @@ func (n *Namespace) plan(ctx context.Context, hello wire.Hello) (*wire.Setup, er
 			return nil, err
 		}
 		defer ns.Close()
-		if setup.Machine, err = connect(&n.cfg, ns, hello.Namespace, setup.MTU); err != nil {
+		if setup.Machine, err = connect(&n.cfg, ns, hello.Namespace, setup); err != nil {
 			return nil, err
 		}
 		setup.Uplink = uplinkName
@@ -209,7 +216,7 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 	}
 	mtu := cmp.Or(cfg.MTU, n.status.MTU)
 	_, _, err := n.helper.call(ctx, &wire.Request{Attach: &wire.Attach{Sandbox: sandbox, PodRanges: n.cfg.PodRanges,
-		Addresses: cfg.Addresses, MTU: mtu, Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
+		Addresses: cfg.Addresses, MTU: mtu, Segment: n.segment, Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("the sandbox %s cannot be connected: %w", sandbox, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +106,80 @@ func testPods(t *testing.T, way nodens.Egress) {
 			t.Errorf("the node came to the pod from %s", got)
 		}
 	})
+}
+
+// testSegments: pods hand on connections in pieces as large as their links can take, or as the way out of the machine
+// does, and with a bound on their bandwidth in the usual ones. What they send arrives as it was sent: see converse.
+func testSegments(t *testing.T, want uint32, elsewhere string) {
+	n := open(t, config(t))
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	_, err = n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5)})
+	check(t, err)
+	a := enterPod(t, n, netns)
+	eth0 := func() link { return a.do(order{Facts: true}).Links["eth0"] }
+	now := eth0()
+	if now.Segment == 0 {
+		t.Skip("this kernel has no bound of segments of IPv4")
+	}
+	if now.Segment != want {
+		t.Errorf("the pod hands on pieces of %d bytes; want %d", now.Segment, want)
+	}
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	for _, bound := range []uint64{0, 1 << 33, 0} {
+		_, err := n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5), Egress: bound,
+			Ingress: bound})
+		check(t, err)
+		for _, to := range []string{"10.244.0.6:80", elsewhere} {
+			if got := a.do(order{Ask: "tcp", Addr: to, Bytes: 40 << 20}).Text; !strings.HasSuffix(got, fmt.Sprint(40<<20)) {
+				t.Errorf("of %d bytes to %s with the bound %d: %s", 40<<20, to, bound, got)
+			}
+		}
+		size := want
+		if bound != 0 {
+			size = 64 << 10
+		}
+		if got := eth0().Segment; got != size {
+			t.Errorf("with the bound %d the pod hands on pieces of %d bytes; want %d", bound, got, size)
+		}
+	}
+}
+
+func TestRootlessSegments(t *testing.T) {
+	if onMachine(t, true) {
+		at, err := serve("tcp", outside+":0")
+		check(t, err)
+		testSegments(t, 192<<10, at)
+	}
+}
+
+// A pod that opens more connections than the process has descriptors for has them wait: the process can open files.
+func TestRootlessDescriptors(t *testing.T) {
+	if !onMachine(t, true) {
+		return
+	}
+	var was unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	const limit, connections, files = 600, 200, 200
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: was.Max}))
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	at, err := serve("tcp", outside+":0")
+	check(t, err)
+	a.do(order{Hold: connections, Addr: at})
+	// The first of those that wait has come as far as it will once the packets of a flow come through beside it.
+	udp, err := serve("udp", outside+":0")
+	check(t, err)
+	a.do(order{Ask: "udp", Addr: udp})
+	for range files {
+		f, err := os.Open(os.DevNull)
+		check(t, err)
+		defer f.Close()
+	}
+	a.do(order{Drop: true})
+	a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 }
 
 func TestRootlessNFTables(t *testing.T) {
@@ -225,6 +300,21 @@ func testPorts(t *testing.T) {
 		}
 		check(t, p.Close())
 	}
+	// As addresses of load balancers lead there, which are the machine's own: without rules nobody is reached, at once.
+	balanced := nodens.PortConfig{Network: "tcp", Listen: netip.MustParseAddrPort(lan + ":8082"),
+		Target: func(netip.AddrPort) (netip.AddrPort, error) { return netip.MustParseAddrPort(lan + ":7778"), nil }}
+	p, err := n.ServePort(t.Context(), balanced)
+	check(t, err)
+	if got, err := askFrom("tcp", lan, lan+":8082"); err == nil && got != "" {
+		t.Errorf("without rules %q has answered", got)
+	}
+	translate(t, n, lan, 7778, "10.244.0.5", 80)
+	got, err := askFrom("tcp", lan, lan+":8082")
+	check(t, err)
+	if from, _, _ := strings.Cut(got, " "); !strings.HasPrefix(from, lan+":") {
+		t.Errorf("by the address of a load balancer the pod saw %s as %s", lan, from)
+	}
+	check(t, p.Close())
 	for _, network := range []string{"tcp", "udp"} {
 		_, err := n.ServePort(t.Context(), nodens.PortConfig{Network: network, Listen: at})
 		if !errors.Is(err, unix.EADDRINUSE) {

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -34,6 +36,8 @@ type order struct {
 	Break      string // What of eth0 to damage.
 	Spoof      string // An address from which to send a packet of UDP.
 	Heard      bool   // From whom packets of UDP have come.
+	Hold       int    // How many connections to Addr to hold open, instead of those that were held before.
+	Drop       bool   // Close what is held.
 	Bytes      int64
 	Facts      bool
 }
@@ -47,6 +51,7 @@ type answer struct {
 
 type link struct {
 	MTU       int
+	Segment   uint32 // Of IPv4; 0 where the kernel has none.
 	Addresses []string
 }
 
@@ -130,6 +135,8 @@ func podMain() {
 			heard.Lock()
 			a.Text = heard.from
 			heard.Unlock()
+		case o.Hold > 0, o.Drop:
+			err = hold(o.Hold, o.Addr)
 		case o.Facts:
 			a.Links, err = facts()
 		}
@@ -147,7 +154,26 @@ var heard struct {
 	from string
 }
 
-// serve answers every client with the address that it has for the server, and counts what it sends. It returns where.
+// held are connections that this process does nothing with.
+var held []net.Conn
+
+func hold(n int, addr string) error {
+	for _, c := range held {
+		c.Close()
+	}
+	held = nil
+	for range n {
+		c, err := net.DialTimeout("tcp", addr, patience)
+		if err != nil {
+			return err
+		}
+		held = append(held, c)
+	}
+	return nil
+}
+
+// serve answers every client with the address that it has for the server, the count of bytes that it has sent, and
+// their sum. It returns where.
 func serve(network, addr string) (string, error) {
 	if network == "udp" {
 		c, err := net.ListenPacket("udp", addr)
@@ -181,8 +207,9 @@ func serve(network, addr string) (string, error) {
 			}
 			go func() {
 				defer c.Close()
-				n, _ := io.Copy(io.Discard, c)
-				fmt.Fprintf(c, "%s %d", c.RemoteAddr(), n)
+				sum := crc32.NewIEEE()
+				n, _ := io.Copy(sum, c)
+				fmt.Fprintf(c, "%s %d %08x", c.RemoteAddr(), n, sum.Sum32())
 			}()
 		}
 	}()
@@ -199,7 +226,7 @@ func ask(network, addr string, bytes int64) (string, error) {
 	return converse(c, bytes)
 }
 
-// converse sends bytes and returns the answer.
+// converse sends bytes and returns the answer without the sum, which must be right.
 func converse(c net.Conn, bytes int64) (string, error) {
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if c, ok := c.(*net.UDPConn); ok {
@@ -211,9 +238,14 @@ func converse(c net.Conn, bytes int64) (string, error) {
 		n, err := c.Read(buf)
 		return string(buf[:n]), err
 	}
-	block := make([]byte, 256<<10)
+	block := make([]byte, 1<<20)
+	content := rand.NewChaCha8([32]byte{1})
+	sum := crc32.NewIEEE()
 	for bytes > 0 {
-		n, err := c.Write(block[:min(bytes, int64(len(block)))])
+		_, _ = content.Read(block)
+		piece := block[:min(bytes, int64(len(block)))]
+		_, _ = sum.Write(piece)
+		n, err := c.Write(piece)
 		if err != nil {
 			return "", err
 		}
@@ -226,7 +258,21 @@ func converse(c net.Conn, bytes int64) (string, error) {
 	if err == nil && len(b) == 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	return string(b), err
+	// Servers that are not those of serve send no sum.
+	answer, got, summed := cutLast(string(b))
+	if want := fmt.Sprintf("%08x", sum.Sum32()); summed && got != want {
+		err = fmt.Errorf("what was sent arrived changed: its sum is %s, not %s", got, want)
+	}
+	return answer, err
+}
+
+// cutLast takes the third word off an answer, if it has three.
+func cutLast(answer string) (rest, last string, found bool) {
+	words := strings.Fields(answer)
+	if len(words) != 3 {
+		return answer, "", false
+	}
+	return words[0] + " " + words[1], words[2], true
 }
 
 func take(addr, on string) error {
@@ -296,6 +342,11 @@ func facts() (map[string]link, error) {
 			return nil, err
 		}
 		l := link{MTU: i.MTU}
+		at, err := netlink.LinkByIndex(i.Index)
+		if err != nil {
+			return nil, err
+		}
+		l.Segment = at.Attrs().GSOIPv4MaxSize
 		for _, a := range addrs {
 			if !strings.HasPrefix(a.String(), "fe80:") {
 				l.Addresses = append(l.Addresses, a.String())

@@ -37,7 +37,7 @@ type Port struct {
 	tcp  *relay
 	udp  *net.UDPConn
 	done sync.WaitGroup
-	flows
+	*flows
 	binding sync.Mutex // While the listening socket admits others beside it.
 }
 
@@ -48,7 +48,7 @@ type Port struct {
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	work, stop := context.WithCancel(ctx)
 	context.AfterFunc(n.work, stop)
-	p := &Port{n: n, cfg: cfg, stop: stop, flows: flows{all: map[flow]*conversation{}}}
+	p := &Port{n: n, cfg: cfg, stop: stop, flows: newFlows(n.passage)}
 	at := cfg.Listen.String()
 	if cfg.Listen.Addr() == netip.IPv6Unspecified() {
 		at = ":" + strconv.Itoa(int(cfg.Listen.Port())) // Of both families, or of IPv4 where there is no IPv6.
@@ -60,7 +60,7 @@ func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error
 		var lc net.ListenConfig
 		if l, err = lc.Listen(ctx, "tcp", at); err == nil {
 			p.addr = l.Addr().(*net.TCPAddr).AddrPort()
-			p.tcp = newRelay(work, l, p.dial)
+			p.tcp = newRelay(work, l, n.passage, p.dial)
 		}
 	case "udp":
 		lc := net.ListenConfig{Control: packetInfo}

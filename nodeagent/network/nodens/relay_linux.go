@@ -6,19 +6,36 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"monoplane.dev/internal/descriptors"
 )
 
-// Bounds of what goes through this process, for each port and for egress.
-const (
-	mostConns = 16 << 10
-	// dialTime is how long a target may take to answer.
-	dialTime = 30 * time.Second
-)
+// dialTime is how long a target may take to answer.
+const dialTime = 30 * time.Second
+
+// descriptorsOfConn is how many descriptors a connection takes that goes through this process: two sockets, and a pipe
+// for each direction. Those of a flow of UDP are its two sockets.
+const descriptorsOfConn, descriptorsOfFlow = 6, 2
+
+// passage is the room for what goes through this process, by descriptors. A port, or the way out, takes half of it at
+// most with its connections; further ones wait, and packets of further flows are lost.
+type passage struct {
+	*semaphore.Weighted
+	each int // How many connections one listener may have.
+}
+
+func newPassage() passage {
+	n := descriptors.Network.Count()
+	return passage{semaphore.NewWeighted(int64(n)), n / 2 / descriptorsOfConn}
+}
 
 // relay carries connections of TCP from a listener to where dial leads them, in the kernel (splice).
 type relay struct {
 	listener net.Listener
 	dial     func(ctx context.Context, from net.Conn) (net.Conn, error)
+	passage  passage
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -26,8 +43,10 @@ type relay struct {
 	done sync.WaitGroup
 }
 
-func newRelay(ctx context.Context, l net.Listener, dial func(context.Context, net.Conn) (net.Conn, error)) *relay {
-	r := &relay{listener: l, dial: dial, room: make(chan struct{}, mostConns)}
+func newRelay(ctx context.Context, l net.Listener, p passage,
+	dial func(context.Context, net.Conn) (net.Conn, error),
+) *relay {
+	r := &relay{listener: l, dial: dial, passage: p, room: make(chan struct{}, p.each)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	r.done.Go(r.accept)
 	context.AfterFunc(r.ctx, func() { l.Close() })
@@ -61,8 +80,15 @@ func (r *relay) accept() {
 			conn.Close()
 			return
 		}
+		if r.passage.Acquire(r.ctx, descriptorsOfConn) != nil {
+			conn.Close()
+			return
+		}
 		r.done.Go(func() {
-			defer func() { <-r.room }()
+			defer func() {
+				r.passage.Release(descriptorsOfConn)
+				<-r.room
+			}()
 			r.serve(conn.(*net.TCPConn))
 		})
 	}

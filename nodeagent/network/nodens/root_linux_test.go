@@ -45,6 +45,12 @@ func TestRootHelperHangs(t *testing.T) {
 	}
 }
 
+func TestRootBothHang(t *testing.T) {
+	if onMachine(t, false) {
+		testBothHang(t)
+	}
+}
+
 func TestRootOtherProgram(t *testing.T) {
 	if onMachine(t, false) {
 		testOtherProgram(t)

@@ -27,10 +27,14 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 	reply, _, err := r.call(ctx, &wire.Request{})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		cfg.Log.Warn("the helper of the node namespace does not answer, and is replaced by its spare")
-		if err := r.replaceHung(ctx); err != nil {
-			return wire.Hello{}, false, err
+		if err = r.replaceHung(ctx); err == nil {
+			reply, _, err = r.call(ctx, &wire.Request{})
 		}
-		reply, _, err = r.call(ctx, &wire.Request{})
+		if errors.Is(err, unix.ESRCH) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			// The helper has ended, and its spare hangs: once it goes on, it finds that the socket is another, and ends.
+			cfg.Log.Warn("the spare of the node namespace's helper does not answer either: pods are connected anew")
+			err = errNoHelper
+		}
 	}
 	if err == nil {
 		reply.Hello, err = r.sameProgram(ctx, cfg, reply.Hello)

@@ -164,6 +164,9 @@ func podSide(pod *netlink.Handle, want *wire.Attach) error {
 	if err := pod.LinkSetMTU(link, want.MTU); err != nil {
 		return fmt.Errorf("the MTU %d of the pod's link: %w", want.MTU, err)
 	}
+	if err := Segment(pod, link, want.Segment, want.Egress != 0); err != nil {
+		return err
+	}
 	if err := keepOnly(pod, link, want.Addresses); err != nil {
 		return err
 	}
@@ -217,6 +220,9 @@ func nodeSide(h *netlink.Handle, near netlink.Link, want *wire.Attach) error {
 	name := near.Attrs().Name
 	if err := h.LinkSetMTU(near, want.MTU); err != nil {
 		return fmt.Errorf("the MTU %d of the link %s: %w", want.MTU, name, err)
+	}
+	if err := Segment(h, near, want.Segment, want.Ingress != 0); err != nil {
+		return err
 	}
 	if err := h.LinkSetUp(near); err != nil {
 		return fmt.Errorf("the link %s: %w", name, err)

@@ -76,8 +76,13 @@ func run() int {
 	_, err = os.Stat("/proc/sys/net/ipv6")
 	s := &server{ends: make(chan struct{}), replaced: make(chan replacement),
 		hello: wire.Hello{Version: wire.Version, Program: program, Namespace: ns.Ino, IPv6: err == nil}}
+	mine, err := ownSocket()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the helper's socket is gone:", err)
+		return 1
+	}
 	spares := keep(listen, dir, inherited())
-	go s.watch()
+	go s.watch(mine)
 	go s.accept(l.(*net.UnixListener))
 	if ready != nil {
 		_, _ = ready.Write([]byte{1})
@@ -99,17 +104,36 @@ func run() int {
 
 func (s *server) end() { s.once.Do(func() { close(s.ends) }) }
 
-// watch ends the helper when nobody can find it any more.
-func (s *server) watch() {
-	var mine unix.Stat_t
-	if err := unix.Fstatat(DirFD, Socket, &mine, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		s.end()
-		return
+// socketFile is set in the environment of the helpers and spares of a namespace: which file their socket is.
+const socketFile = "MONOPLANE_SOCKET_FILE"
+
+// ownSocket returns which file the helper's socket is. The first helper sees it, while nobody else may bind another.
+func ownSocket() (string, error) {
+	if mine := os.Getenv(socketFile); mine != "" {
+		return mine, nil
 	}
-	for range time.Tick(watchTime) {
-		var now unix.Stat_t
-		err := unix.Fstatat(DirFD, Socket, &now, unix.AT_SYMLINK_NOFOLLOW)
-		if errors.Is(err, unix.ENOENT) || err == nil && (now.Ino != mine.Ino || now.Dev != mine.Dev) {
+	mine, err := socketNow()
+	if err != nil {
+		return "", err
+	}
+	return mine, os.Setenv(socketFile, mine)
+}
+
+// socketNow returns which file the socket is that callers find.
+func socketNow() (string, error) {
+	var now unix.Stat_t
+	if err := unix.Fstatat(DirFD, Socket, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(now.Dev, now.Ino), nil
+}
+
+// watch ends the helper when nobody can find it any more: another namespace has taken the place of its own, also while
+// it was a spare that did not go on.
+func (s *server) watch(mine string) {
+	for ; ; time.Sleep(watchTime) {
+		now, err := socketNow()
+		if errors.Is(err, unix.ENOENT) || err == nil && now != mine {
 			s.end()
 			return
 		}

@@ -144,6 +144,9 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 		if err := h.LinkSetMTU(link, want.MTU); err != nil {
 			return fmt.Errorf("the MTU %d of the link to the machine: %w", want.MTU, err)
 		}
+		if err := Segment(h, link, want.Segment, false); err != nil {
+			return err
+		}
 		if err := h.LinkSetUp(link); err != nil {
 			return fmt.Errorf("the link %s to the machine: %w", want.Uplink, err)
 		}
@@ -154,9 +157,8 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		if link == nil {
-			if err := h.RouteReplace(&netlink.Route{Dst: ipnet(all), Type: unix.RTN_UNREACHABLE,
-				Protocol: protocol}); err != nil {
-				return fmt.Errorf("the route that says that there is no way out: %w", err)
+			if err := noUplink(h, r, all, source(want.PodRanges, r.Addr())); err != nil {
+				return err
 			}
 			continue
 		}
@@ -175,6 +177,26 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 			if err := h.RouteReplace(route); err != nil {
 				return fmt.Errorf("the route %s to the machine: %w", route.Dst, err)
 			}
+		}
+	}
+	return nil
+}
+
+// noUplink makes the routes of a family where there is no link to the machine. What is for pods that are not there has
+// no way, which the kernel says at once. All else that comes from pods is caught before it is routed. What this
+// namespace itself sends elsewhere, such as from a port of the machine to the address of a load balancer, has a way to
+// nowhere, so that it can be translated; the rules refuse what is not.
+func noUplink(h *netlink.Handle, pods, all netip.Prefix, src net.IP) error {
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("lo of the node namespace: %w", err)
+	}
+	for _, route := range []*netlink.Route{
+		{Dst: ipnet(pods), Type: unix.RTN_UNREACHABLE, Protocol: protocol},
+		{LinkIndex: lo.Attrs().Index, Dst: ipnet(all), Protocol: protocol, Src: src},
+	} {
+		if err := h.RouteReplace(route); err != nil {
+			return fmt.Errorf("the route %s of a namespace without a link to the machine: %w", route.Dst, err)
 		}
 	}
 	return nil

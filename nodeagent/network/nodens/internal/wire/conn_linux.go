@@ -76,7 +76,8 @@ func Receive(conn *net.UnixConn, message any) (files []*os.File, err error) {
 		return files, io.ErrUnexpectedEOF
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return files, fmt.Errorf("a message came with more than %d files", mostFiles)
+		return files, fmt.Errorf("the files of a message were not taken: it came with more than %d, or this process may "+
+			"have no more open", mostFiles)
 	}
 	if _, err := io.ReadFull(conn, head[n:]); err != nil {
 		return files, err

@@ -55,6 +55,8 @@ type Setup struct {
 	Uplink  string
 	Machine []netip.Addr
 	MTU     int
+	// Segment is that of Attach, for the uplink.
+	Segment int
 	// Process says that packets which leave go to the process that listens on TCP and UDP, by address family.
 	Process  bool
 	TCP, UDP []netip.AddrPort
@@ -62,10 +64,13 @@ type Setup struct {
 
 // Attach connects a pod.
 type Attach struct {
-	Sandbox         string
-	PodRanges       []netip.Prefix
-	Addresses       []netip.Addr
-	MTU             int
+	Sandbox   string
+	PodRanges []netip.Prefix
+	Addresses []netip.Addr
+	MTU       int
+	// Segment is the most of a connection that TCP hands on in one piece, in bytes, if the link can take that much;
+	// what is less than the kernel's own bound changes nothing.
+	Segment         int
 	Ingress, Egress uint64 // Bits a second; 0 for no bound.
 }
 
