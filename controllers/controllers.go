@@ -107,7 +107,8 @@ func Chosen(words []string) ([]controller.Declaration, error) {
 func Roles() []rights.Role {
 	roles := []rights.Role{controller.SharedRole(), {Name: Election}, {Name: NodeNetwork, Grants: []rights.Grant{
 		{Verbs: rights.Read, Resources: "services endpointslices namespaces nodes networkpolicies pods"},
-		{Verbs: "create", Resources: "services"}, // kube-dns
+		{Verbs: "create", Resources: "services"},        // kube-dns
+		{Verbs: "update", Resources: "services/status"}, // the addresses of load balancers
 	}}}
 	for _, c := range All() {
 		roles = append(roles, rights.Role{Name: c.Name, Grants: c.Grants})

@@ -5,5 +5,8 @@
 // its rules are in the kernel, and stops being answered before they go; so nobody sees the name of a Service that
 // cannot be reached. While rules cannot be made, which is tried again and again, the names stay what they were.
 //
+// It is also the load balancer of Services that ask for one and for none in particular: they get the machine's own
+// addresses, which stand in their status once they answer there.
+//
 // The proxy acts with an identity of its own, system:controller:nodenetwork.
 package proxy

@@ -19,6 +19,7 @@ import (
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/network/dns"
 	"monoplane.dev/nodeagent/network/services"
 	"monoplane.dev/nodeagent/resolvconf"
@@ -64,7 +65,7 @@ type Config struct {
 	Resolver func() (resolvconf.Config, error)
 
 	// Ports is told which ports of the machine lead to Services, at the start and whenever that changes, after the rules
-	// have been made. It must not block. Nil for nobody.
+	// have been made. It must not block. Who serves them says by Served which are. Nil for nobody.
 	Ports func([]Port)
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -88,8 +89,18 @@ type Proxy struct {
 	wake  chan struct{}
 
 	zoneName string
-	ports    []Port
-	working  atomic.Bool
+	// own are the machine's addresses when the node was looked at last.
+	own []netip.Addr
+	// lots are what Services of type LoadBalancer get; served and failed say what became of the ports of the machine.
+	lots   map[cache.Key]lot
+	served map[Port]error
+	failed map[Port]failure
+
+	// told has a token when there may be a status to write.
+	told    chan struct{}
+	events  *record.Recorder
+	ports   []Port
+	working atomic.Bool
 }
 
 // New returns a Proxy that has not begun.
@@ -110,7 +121,11 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Resolver == nil {
 		cfg.Resolver = func() (resolvconf.Config, error) { return resolvconf.Read(resolvconf.System, resolvconf.Upstream) }
 	}
-	p := &Proxy{cfg: cfg, zone: dns.NewZone(cfg.ClusterDomain), dirty: map[cache.Key]bool{}, wake: make(chan struct{}, 1)}
+	p := &Proxy{cfg: cfg, zone: dns.NewZone(cfg.ClusterDomain), dirty: map[cache.Key]bool{}, wake: make(chan struct{}, 1),
+		failed: map[Port]failure{}, told: make(chan struct{}, 1)}
+	p.events = record.New(record.Config{
+		Events: cfg.Client.Events, Controller: "service-load-balancer", Instance: cfg.NodeName, Logger: cfg.Logger,
+	})
 	var err error
 	p.applier, err = services.NewApplier(services.Config{
 		NFTables: cfg.NFTables, Netfilter: cfg.Netfilter, Inside: cfg.PodRanges, Logger: cfg.Logger,
@@ -180,15 +195,15 @@ func (p *Proxy) touch(key cache.Key) {
 	p.signal()
 }
 
-// touchAll has everything looked at again if the node has moved to another zone.
+// touchAll has everything looked at again if the node has moved to another zone, or has other addresses.
 func (p *Proxy) touchAll() {
-	zone := ""
+	zone, own := "", []netip.Addr(nil)
 	if n, ok := p.nodes.Get("", p.cfg.NodeName); ok {
-		zone = n.GetMetadata().GetLabels()[zoneLabel]
+		zone, own = n.GetMetadata().GetLabels()[zoneLabel], p.ownAddresses(n)
 	}
 	p.mu.Lock()
-	changed := zone != p.zoneName
-	p.zoneName, p.all = zone, p.all || changed
+	changed := zone != p.zoneName || !slices.Equal(own, p.own)
+	p.zoneName, p.own, p.all = zone, own, p.all || changed
 	p.mu.Unlock()
 	if changed {
 		p.signal()
@@ -211,6 +226,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	group.Go(func() error { return p.nodes.Run(ctx) })
 	group.Go(func() error { return p.dns.Serve(ctx, p.cfg.Packets, p.cfg.Listeners) })
 	group.Go(func() error { return p.work(ctx) })
+	if p.cfg.Ports != nil {
+		group.Go(func() error { return p.tell(ctx) })
+		group.Go(func() error { return p.events.Run(ctx) })
+	}
 	if p.cfg.DNSService.IsValid() {
 		group.Go(func() error { return p.keepDNSService(ctx) })
 	}
@@ -260,6 +279,10 @@ type item struct {
 
 // batch makes what has changed count: names go, rules change, names come.
 func (p *Proxy) batch(ctx context.Context) error {
+	var lots map[cache.Key]lot
+	if p.cfg.Ports != nil {
+		lots = p.draw(p.services.List("", nil))
+	}
 	p.mu.Lock()
 	keys, all := p.dirty, p.all
 	p.dirty, p.all = map[cache.Key]bool{}, false
@@ -279,12 +302,12 @@ func (p *Proxy) batch(ctx context.Context) error {
 		it := item{key: key}
 		change := services.Change{Service: key}
 		if s, ok := p.services.Get(key.Namespace, key.Name); ok {
-			it.service, it.slices = s, p.slices.ByIndex(byService, key.String())
+			it.service, it.slices = drawn(s, lots), p.slices.ByIndex(byService, key.String())
 			of := node
 			if len(s.GetSpec().GetSelector()) > 0 {
 				of.Standins = nil // somebody serves it with pods
 			}
-			change.Rules = services.Compile(of, s, it.slices)
+			change.Rules = services.Compile(of, it.service, it.slices)
 		} else {
 			p.zone.Delete(key)
 		}
@@ -299,6 +322,7 @@ func (p *Proxy) batch(ctx context.Context) error {
 		p.mu.Unlock()
 		return err
 	}
+	p.tellSoon()
 	for _, it := range items {
 		if it.service != nil {
 			p.zone.Set(it.service, it.slices)
@@ -307,7 +331,7 @@ func (p *Proxy) batch(ctx context.Context) error {
 	p.zone.Open()
 	p.working.Store(true)
 	if p.cfg.Ports != nil {
-		if now := ports(p.services.List("", nil)); p.ports == nil || !slices.Equal(now, p.ports) {
+		if now := ports(drawnAll(p.services.List("", nil), lots)); p.ports == nil || !slices.Equal(now, p.ports) {
 			p.ports = append([]Port{}, now...)
 			p.cfg.Ports(now)
 		}

@@ -1,0 +1,157 @@
+package proxy_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "monoplane.dev/api/core/v1"
+	discoveryv1 "monoplane.dev/api/discovery/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/nodeagent/network/proxy"
+)
+
+const machineIP = "192.0.2.7"
+
+// onNode gives the node of the world an address.
+func (w *world) onNode() {
+	w.t.Helper()
+	n, err := w.api.Nodes.Create(w.t.Context(), &corev1.CreateNodeRequest{
+		Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "here"}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.Status = &corev1.NodeStatus{Addresses: []*corev1.NodeAddress{
+		{Type: "Hostname", Address: "here"}, {Type: "InternalIP", Address: machineIP},
+	}}
+	if _, err := w.api.Nodes.UpdateStatus(w.t.Context(), &corev1.UpdateNodeRequest{Name: "here", Object: n}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.ns.Route("lo", machineIP+"/32", "", nodeIP)
+}
+
+func balanced(change ...func(*corev1.ServiceSpec)) *corev1.ServiceSpec {
+	s := &corev1.ServiceSpec{Type: "LoadBalancer", Ports: []*corev1.ServicePort{{Name: "http", Port: 80}}}
+	for _, f := range change {
+		f(s)
+	}
+	return s
+}
+
+// says returns the addresses of a Service's load balancer, and what its condition says.
+func (w *world) says(name string) (ips, why string) {
+	w.t.Helper()
+	s, err := w.api.Services.Get(w.t.Context(), &metav1.GetRequest{Namespace: "shop", Name: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []string
+	for _, i := range s.GetStatus().GetLoadBalancer().GetIngress() {
+		all = append(all, i.GetIp())
+	}
+	for _, c := range s.GetStatus().GetConditions() {
+		why += c.GetStatus() + ": " + c.GetMessage()
+	}
+	return strings.Join(all, " "), why
+}
+
+func (w *world) becomes(name, ips, why string) {
+	w.t.Helper()
+	var gotIPs, gotWhy string
+	w.eventually(name+" has "+ips+" "+why, func() bool {
+		gotIPs, gotWhy = w.says(name)
+		return gotIPs == ips && (why == "" && gotWhy == "" || why != "" && strings.Contains(gotWhy, why))
+	})
+}
+
+// serves plays who serves the machine's ports: results has what becomes of them, those that are missing are served.
+func (w *world) serves(results func(proxy.Port) error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case all := <-w.ports:
+				out := map[proxy.Port]error{}
+				for _, p := range all {
+					out[p] = results(p)
+				}
+				w.proxy.Served(out)
+			case <-w.t.Context().Done():
+				return
+			}
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
+}
+
+// A Service of type LoadBalancer has the machine's address, once it is served there: the rules lead to its pods. Of
+// two that want one port the older has it, and the other says why it waits.
+//
+// spec: WORK-4
+func TestLoadBalancer(t *testing.T) {
+	w := newWorld(t)
+	w.onNode()
+	taken := errors.New("somebody has the port")
+	w.serves(func(p proxy.Port) error {
+		if p.Listen == netip.MustParseAddrPort(machineIP+":22") {
+			return taken
+		}
+		return nil
+	})
+	for service, pod := range map[string]string{"first": "10.1.0.1", "second": "10.1.0.2", "ssh": "10.1.0.1"} {
+		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+			Namespace: "shop", Object: w.slice(service, pod),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const served = "True: its ports are served on node here"
+	w.create("shop", "first", balanced())
+	w.becomes("first", machineIP, served)
+	if who, err := w.reach(machineIP + ":80"); err != nil || who != "10.1.0.1" { // at once: no address before
+		t.Errorf("reached %q, %v", who, err)
+	}
+	w.create("shop", "second", balanced())
+	w.becomes("second", "", "False: port 80 of tcp is used by Service shop/first")
+	const why = "is used by Service shop/first"
+	w.eventually("an event says so", func() bool {
+		all, err := w.api.Events.List(t.Context(), &metav1.ListRequest{Namespace: "shop"})
+		return err == nil && slices.ContainsFunc(all.GetItems(), func(e *corev1.Event) bool {
+			return e.GetInvolvedObject().GetName() == "second" && strings.Contains(e.GetMessage(), why)
+		})
+	})
+
+	// A port that is somebody else's on the machine is no address of the Service, and pods reach who has it.
+	w.create("shop", "ssh", balanced(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 22 }))
+	w.becomes("ssh", "", "False: "+taken.Error())
+	w.eventually("there are no rules for it", func() bool {
+		who, err := w.reach(machineIP + ":22")
+		return err != nil && who == ""
+	})
+
+	// Other load balancers' Services are theirs.
+	class := "example.com/other"
+	w.create("shop", "classed", balanced(func(s *corev1.ServiceSpec) {
+		s.LoadBalancerClass, s.Ports[0].Port = &class, 81
+	}))
+	w.create("shop", "last", balanced(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 82 }))
+	w.becomes("last", machineIP, served)
+	if ips, why := w.says("classed"); ips != "" || why != "" {
+		t.Errorf("the Service of another class has %q %q", ips, why)
+	}
+
+	// What one gives up the other gets.
+	if _, err := w.api.Services.Patch(t.Context(), &metav1.PatchRequest{Namespace: "shop", Name: "first",
+		PatchType: "application/merge-patch+json", Patch: []byte(`{"spec":{"type":"ClusterIP"}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	w.becomes("first", "", "")
+	w.becomes("second", machineIP, served)
+	if who, err := w.reach(machineIP + ":80"); err != nil || who != "10.1.0.2" {
+		t.Errorf("reached %q, %v", who, err)
+	}
+}

@@ -1,0 +1,65 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRootLoadBalancer exposes pods of images at the machine's own address, as root and as a user who is not: the
+// address is told once it answers, clients elsewhere and pods reach it, and go on doing so after a restart. What
+// cannot be had without root stays pending, and says why.
+//
+// spec: WORK-4, NET-1
+func TestRootLoadBalancer(t *testing.T) {
+	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.uid = uid
+			far := m.outside(t)
+			u := m.imageCluster(t)
+			u.begin(t)
+			k := u.kubectl(t)
+			if out, code := k.run(t, webManifest, "apply", "-f", "-"); code != 0 {
+				t.Fatal(out)
+			}
+			k.ok(t, "rollout status deployment/web --timeout=60s")
+			k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+			k.ok(t, "expose deployment web --name=high --type=LoadBalancer --port=8085 --target-port=8080")
+			k.ok(t, "expose deployment web --name=low --type=LoadBalancer --port=80 --target-port=8080")
+			const machine = "192.0.2.1"
+			reached := func(port string) {
+				t.Helper()
+				eventually(t, "clients elsewhere reach port "+port, func() (bool, string) {
+					out := far.run(t, "busybox", "sh", "-c", "echo | busybox nc -w 5 "+machine+" "+port+" || true")
+					return strings.HasPrefix(out, "web-"), out
+				})
+				eventually(t, "pods reach port "+port, func() (bool, string) {
+					out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", "echo | nc -w 5 "+machine+" "+port)
+					return strings.HasPrefix(out, "web-"), out
+				})
+			}
+			k.until(t, "get service high", `(?m)^high +LoadBalancer +\S+ +192\.0\.2\.1 `)
+			reached("8085")
+			if uid == 0 {
+				k.until(t, "get service low", `(?m)^low +LoadBalancer +\S+ +192\.0\.2\.1 `)
+				reached("80")
+			} else {
+				k.until(t, "describe service low", `LoadBalancerPortsError .*without root`)
+				k.until(t, "get service low", `(?m)^low +LoadBalancer +\S+ +<pending> `)
+			}
+
+			u.now.kill(t)
+			u.begin(t)
+			k.until(t, "get service high", `(?m)^high +LoadBalancer +\S+ +192\.0\.2\.1 `)
+			reached("8085")
+			k.ok(t, "delete service high")
+			eventually(t, "nobody answers any more", func() (bool, string) {
+				out := far.run(t, "busybox", "sh", "-c", "echo | busybox nc -w 5 "+machine+" 8085 || true")
+				return !strings.HasPrefix(out, "web-"), out
+			})
+			u.down(t)
+		})
+	}
+}
