@@ -31,8 +31,7 @@ func Open() (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
 	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+	if err := seal(f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("the program that makes containers cannot be sealed: %w", err)
 	}
@@ -53,4 +52,19 @@ func memfd() (int, error) {
 		err = fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
 	}
 	return fd, err
+}
+
+// sealTries is how often a file is sealed that the kernel says is busy. It waits for a fraction of a second each time.
+const sealTries = 20
+
+// seal has nobody change a file in memory any more. The kernel refuses it as busy while it works on the pages itself,
+// such as to find out which are used.
+func seal(f *os.File) (err error) {
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	for range sealTries {
+		if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+	return err
 }
