@@ -113,6 +113,7 @@ func (c *container) bundleRequest() *shimwire.StartRequest {
 	req := &shimwire.StartRequest{
 		ContainerID: c.id, LogPath: c.logPath(), StopSignal: int64(sig), Stdin: config.GetStdin(),
 		Terminal: config.GetTty(), Unified: c.rec.group.Unified, V1: c.rec.group.V1, Bundle: c.bundleDir(),
+		Joins: !isRoot(),
 	}
 	if res := config.GetLinux().GetResources(); res != nil {
 		req.SetOOMScoreAdj, req.OOMScoreAdj = true, res.GetOomScoreAdj()

@@ -21,6 +21,15 @@ func TestRootImagesOfUser(t *testing.T) {
 		t.Skip("it takes root to become somebody else")
 	}
 	withImages(t) // Or it is skipped.
+	cmd := asSomeUser(t, "-test.run=^TestRootImage")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// asSomeUser returns this test's program, to be run by a user who may do nothing special on the machine.
+func asSomeUser(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
 	home, err := os.MkdirTemp("", "mp-user-")
 	if err != nil {
 		t.Fatal(err)
@@ -35,12 +44,10 @@ func TestRootImagesOfUser(t *testing.T) {
 	if err := os.Chown(home, someUser, someUser); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRootImage", "-test.timeout=8m", "-test.v")
+	cmd := exec.CommandContext(t.Context(), program, append(args, "-test.timeout=8m", "-test.v")...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+home, "HOME="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser, Gid: someUser}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	return cmd
 }
 
 func copyProgram(t *testing.T, to string) {

@@ -85,6 +85,12 @@ func New(cfg Config) (*Runtime, error) {
 		if ok, why := r.cgroups.Killable(); !ok {
 			r.log.Info("pods get no cgroup of their own; their processes are found by descent", "reason", why)
 		}
+		if !isRoot() && cfg.CgroupParent == "" {
+			if err := r.cgroups.MakeRoom(); err != nil {
+				r.log.Warn("limits of pods may not be enforced: this process cannot leave the cgroup that was delegated to it",
+					"err", err)
+			}
+		}
 	}
 	r.since = now()
 	r.claims = cfg.ClaimDir

@@ -71,11 +71,27 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	}
 	switch {
 	case err != nil:
-		return 0, callError(errors.Join(context.Cause(ctx), err))
+		return 0, r.streamError(ctx, c, err)
 	case reply.Error != "":
 		return 0, failed("%s", reply.Error)
 	}
 	return int32(reply.ExitCode), nil
+}
+
+// streamError is what a caller is told whose conversation with a container broke off. A shim that ends because its pod
+// is being stopped takes the connection with it.
+func (r *Runtime) streamError(ctx context.Context, c *container, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return callError(errors.Join(cause, err))
+	}
+	r.mu.RLock()
+	ready := c.sb.readyLocked()
+	r.mu.RUnlock()
+	if errors.Is(err, errConnLost) && !ready {
+		return wrongState("container %s is not running any more: its pod is being stopped; it is not known what became "+
+			"of the call", c.id)
+	}
+	return callError(err)
 }
 
 // AttachStream implements stream.Runtime.
@@ -113,7 +129,7 @@ func (r *Runtime) AttachStream(ctx context.Context, req *runtimeapi.AttachReques
 	}
 	switch {
 	case err != nil:
-		return callError(errors.Join(context.Cause(ctx), err))
+		return r.streamError(ctx, c, err)
 	case rec.Error != "":
 		return failed("%s", rec.Error)
 	}

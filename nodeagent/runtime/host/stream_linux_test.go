@@ -296,11 +296,8 @@ func TestStreamsEndWithTheirPod(t *testing.T) {
 		if _, err := typing.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		// In containers of images, where that takes a while, the others are just being started.
-		eventually(t, "commands run", func() bool {
-			n := strings.Count(out.String(), "runs\n")
-			return n == commands || n > 0 && onImages()
-		})
+		// The others are just being started.
+		eventually(t, "a command runs", func() bool { return strings.Contains(out.String(), "runs\n") })
 		if _, err := n.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 			t.Fatal(err)
 		}

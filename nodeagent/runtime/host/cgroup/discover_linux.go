@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -88,6 +89,9 @@ func (mt mount) dir(group, parent string) (string, error) {
 	if parent != "" {
 		return filepath.Join(mt.point, path.Clean("/"+parent)), nil
 	}
+	if path.Base(group) == Server {
+		group = path.Dir(group)
+	}
 	if group == "" {
 		return "", errors.New("this process is in no group of the hierarchy")
 	}
@@ -96,6 +100,33 @@ func (mt mount) dir(group, parent string) (string, error) {
 		return "", fmt.Errorf("the group %s of this process is not below what is mounted at %s", group, mt.point)
 	}
 	return filepath.Join(mt.point, rest), nil
+}
+
+// Server is the name of the group that the server is in where it has given up the one above it to its pods. A service
+// manager can start the server in a group of this name, too (systemd: DelegateSubgroup).
+const Server = "monoplane-server"
+
+// MakeRoom moves this process from the group that it has been given into one below, where it is alone in it: a group
+// of cgroup2 that holds processes cannot hand controllers down to those of pods. It does nothing where there are no
+// controllers to hand down, or pods have another parent.
+func (m *Manager) MakeRoom() error {
+	if m.unified == "" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(m.unified, "cgroup.controllers"))
+	if err != nil || len(strings.Fields(string(text))) == 0 {
+		return err
+	}
+	self := strconv.Itoa(os.Getpid())
+	if text, err = os.ReadFile(filepath.Join(m.unified, "cgroup.procs")); err != nil ||
+		strings.TrimSpace(string(text)) != self {
+		return err
+	}
+	dir := filepath.Join(m.unified, Server)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(self), 0)
 }
 
 // usable makes a group and removes it again.

@@ -20,6 +20,7 @@ func TestMountDir(t *testing.T) {
 		"outside namespace": {mount{root: "/", point: "/sys/fs/cgroup"}, "/../x", "", ""},
 		"not a member":      {mount{root: "/", point: "/sys/fs/cgroup"}, "", "", ""},
 		"configured":        {mount{root: "/", point: "/sys/fs/cgroup"}, "/x", "monoplane", "/sys/fs/cgroup/monoplane"},
+		"of the server":     {mount{root: "/", point: "/sys/fs/cgroup"}, "/x/" + Server, "", "/sys/fs/cgroup/x"},
 		"no way out":        {mount{root: "/", point: "/sys/fs/cgroup"}, "/x", "../../etc", "/sys/fs/cgroup/etc"},
 	} {
 		if got, err := c.mt.dir(c.group, c.parent); got != c.want || (err == nil) != (c.want != "") {

@@ -54,7 +54,10 @@ func (p *pod) bearBundle(c *container, std std) (int, error) {
 	ch := &child{c: c, first: true, ended: b.reaped}
 	pid, err := p.help(c, []string{"create"}, nil, std, theirs, limit, ch)
 	if err == nil {
-		if err = c.takeConsole(ours); err == nil {
+		if err = c.join(pid); err == nil {
+			err = c.takeConsole(ours)
+		}
+		if err == nil {
 			err = p.release(c, b, limit)
 		}
 		if err != nil {
@@ -73,6 +76,19 @@ func (p *pod) bearBundle(c *container, std std) (int, error) {
 	}
 	b.becomes()
 	return pid, nil
+}
+
+// join puts a process, such as process 1 while it waits, into the container's cgroup2 directory, unless the helper has
+// done that. A helper that makes a container stays outside: its memory would count as the container's.
+func (c *container) join(pid int) error {
+	if !c.req.Joins || c.group.Unified == "" {
+		return nil
+	}
+	err := os.WriteFile(c.group.Unified+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0)
+	if err != nil {
+		return errors.New("the container's cgroup cannot be joined: " + err.Error())
+	}
+	return nil
 }
 
 // release lets process 1 go on from the fifo in which it waits.
@@ -135,7 +151,8 @@ func (p *pod) help(
 	ours := os.NewFile(uintptr(pair[0]), "helper")
 	defer ours.Close()
 	what := &program{
-		path: helperPath, dir: "/", outside: true,
+		// Without root, nobody else puts what an Exec runs into the container's groups before it can fork.
+		path: helperPath, dir: "/", outside: ch.first || !c.req.Joins,
 		args:  slices.Concat([]string{helperArgv0}, verb, []string{c.req.Bundle, c.req.ContainerID}),
 		env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		files: append(std.fds(), theirs.Fd()),
@@ -165,6 +182,9 @@ func (p *pod) help(
 	pid, err = answer(ours, limit)
 	if err == nil {
 		err = p.adopt(pid, by, ch)
+	}
+	if err == nil && !ch.first {
+		_ = c.join(pid) // The helper's library may have put it elsewhere. It may have ended, too.
 	}
 	if err != nil {
 		p.killTree(by, helper)

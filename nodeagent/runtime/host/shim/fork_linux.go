@@ -42,7 +42,7 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 		}
 	}
 	var v1 []string
-	if !what.outside {
+	if !what.outside || c.req.Joins { // A container of another user could not be moved there later.
 		v1 = c.group.V1
 	}
 	if c.group.Unified != "" && !what.outside {

@@ -200,8 +200,10 @@ type StartRequest struct {
 
 	// Bundle is the directory in which the container is described to the helper that makes it (see tools/ocihelper);
 	// empty for one whose root is the machine's. Beside it only ContainerID, LogPath, StopSignal, the score, the cgroup
-	// directories, Expiry, Stdin and Terminal count. It needs a Bundles shim.
+	// directories, Expiry, Stdin, Terminal and Joins count. It needs a Bundles shim.
 	Bundle string
+	// Joins has the shim put a container with a bundle into its cgroups, because the helper may not.
+	Joins bool
 }
 
 // IsPlain tells whether the container needs nothing of what a Views shim offers.
@@ -273,6 +275,7 @@ func (m *StartRequest) Encode() []byte {
 	e.Strings(26, m.ReadOnlyPaths)
 	e.Bool(27, m.Terminal)
 	e.String(28, m.Bundle)
+	e.Bool(29, m.Joins)
 	return e.Bytes()
 }
 
@@ -341,6 +344,8 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.Terminal = f.Number() != 0
 		case 28:
 			m.Bundle = f.Text()
+		case 29:
+			m.Joins = f.Number() != 0
 		}
 	})
 	if err == nil {

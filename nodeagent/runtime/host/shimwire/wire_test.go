@@ -30,6 +30,7 @@ func TestRoundTrip(t *testing.T) {
 			OOMScoreAdj: -998, SetOOMScoreAdj: true, SetUser: true, UID: 1, GID: 0, Groups: []int64{0, 5}, Unified: "/u",
 			V1: []string{"/v"}, Expiry: 9, Stdin: true, ReadOnlyRoot: true, NoNewPrivs: true, SetCaps: true, Caps: 1 << 40,
 			Ambient: 4, Seccomp: "\x00\xff", AppArmor: "p",
+			Bundle: "/b", Joins: true,
 			Mounts: []Mount{{HostPath: "/h", ContainerPath: "/c", ReadOnly: true, Recursive: true,
 				Propagation: Bidirectional, Optional: true}, {}},
 		},
