@@ -49,6 +49,14 @@ type Remover interface {
 	Remove(ctx context.Context, dir string) error
 }
 
+// Giver is a Runtime whose pods see other groups than the process of the node.
+type Giver interface {
+	Runtime
+	// Give gives a volume to a group as pods see it, as Kubernetes does with fsGroup; ownership.ErrNoGroup where there is
+	// but one.
+	Give(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+}
+
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
 

@@ -45,6 +45,10 @@ type Config struct {
 	// is no such thing.
 	Remove func(ctx context.Context, dir string) error
 
+	// Give gives a volume to a group of pods, where the groups of pods are others than those of this process; by default
+	// they are the same. See volumes.Config.
+	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+
 	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
 	// the runtime is the agent's own; then every pod in it is the agent's.
 	Owner string

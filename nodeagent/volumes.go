@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -37,6 +38,12 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow,
+		Give: a.cfg.Give,
+		NotGiven: func(p *corev1.Pod, why error) {
+			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", fmt.Sprintf(
+				"fsGroup %d is not enforced: the pod's volumes belong to root: %v", p.GetSpec().GetSecurityContext().GetFsGroup(),
+				why))
+		},
 	})
 }
 

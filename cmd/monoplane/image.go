@@ -81,6 +81,7 @@ const removeTime = 2 * time.Minute
 func (o *imageOptions) config() (images.Config, error) {
 	cfg := images.Config{Dir: o.dir, Registries: registry.Config{DockerConfig: true}}
 	if os.Geteuid() != 0 {
+		cfg.IDs = ocinode.IDs()
 		cfg.Remove = func(dir string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), removeTime)
 			defer cancel()

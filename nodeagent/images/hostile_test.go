@@ -210,7 +210,18 @@ func TestResume(t *testing.T) {
 			next.ServeHTTP(w, inner)
 		})
 	}
-	host := serve(t, whole, broken)
+	// After so many bytes it answers nobody until it is mended.
+	var silentAfter atomic.Int64
+	silent := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if most := silentAfter.Load(); most > 0 && sent.Load() > most {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	host := serve(t, whole, broken, silent)
 	push(t, host+"/app:v1", imageOf(t, layer(t, compression.None, file("f", big(1_000_000)))))
 	s := open(t)
 	img := pull(t, s, host+"/app:v1")
@@ -219,6 +230,23 @@ func TestResume(t *testing.T) {
 	}
 	if asked.Load() < 4 { // the configuration, and 200 000 bytes of the layer at a time
 		t.Errorf("asked %d times, want at least 4: the test's registry did not break off", asked.Load())
+	}
+
+	// A pull fails with half of the layer, and the next one, of another process, goes on from there.
+	dir := filepath.Join(t.TempDir(), "images")
+	sent.Store(0)
+	silentAfter.Store(img.Size / 2)
+	first := openIn(t, dir)
+	if _, err := first.Pull(t.Context(), host+"/app:v1", images.PullOptions{}); !errors.Is(err, registry.ErrUnavailable) {
+		t.Fatalf("the registry is out of order: %v", err)
+	}
+	if n := sent.Load(); n < img.Size/2 || n > img.Size*9/10 {
+		t.Fatalf("%d bytes of %d were sent: the pull did not fail half-way", n, img.Size)
+	}
+	silentAfter.Store(0)
+	pull(t, openIn(t, dir), host+"/app:v1")
+	if n := sent.Load(); n > img.Size {
+		t.Errorf("%d bytes were sent by two pulls for an image of %d", n, img.Size)
 	}
 }
 

@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images/unpack"
+	"monoplane.dev/nodeagent/subids"
 )
 
 // layerInfo is the file info.json of a layer.
@@ -91,11 +94,11 @@ func (s *Store) unpack(ctx context.Context, diffID string, b blob) error {
 		if errors.Is(err, unpack.ErrHostile) || errors.Is(err, unpack.ErrTooLarge) {
 			err = fmt.Errorf("%w layer %s: %w", ErrInvalid, b.Digest, err)
 		}
-		return errors.Join(err, unpack.RemoveAll(dir))
+		return errors.Join(err, s.removeAll(dir))
 	}
 	err = os.Rename(dir, s.path(layersDir, name))
 	if errors.Is(err, fs.ErrExist) { // the same layer, compressed in another way
-		return unpack.RemoveAll(dir)
+		return s.removeAll(dir)
 	}
 	return err
 }
@@ -113,10 +116,7 @@ func (s *Store) unpackTo(ctx context.Context, dir string, f *os.File, diffID str
 	}
 	defer r.Close()
 	sum := sha256.New()
-	stats, err := unpack.Tar(ctx, to, r.Tee(sum), unpack.Options{
-		Flavour: s.flavour, Owners: os.Geteuid() == 0 && s.flavour != unpack.User,
-		Bytes: s.cfg.Limits.Unpacked, Entries: s.cfg.Limits.Entries, Reserve: s.cfg.Limits.Reserve,
-	})
+	stats, err := s.tar(ctx, to, r.Tee(sum))
 	if err != nil {
 		return err
 	}
@@ -129,4 +129,38 @@ func (s *Store) unpackTo(ctx context.Context, dir string, f *os.File, diffID str
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, infoFile), text, 0o600)
+}
+
+// tar unpacks an archive with the owners of its files, as far as this process may give files to others. Of an archive
+// whose owners cannot be had nothing has been read by then.
+func (s *Store) tar(ctx context.Context, to string, r io.Reader) (unpack.Stats, error) {
+	o := unpack.Options{
+		Flavour: s.flavour, Owners: s.isOwner(),
+		Bytes: s.cfg.Limits.Unpacked, Entries: s.cfg.Limits.Entries, Reserve: s.cfg.Limits.Reserve,
+	}
+	var stats unpack.Stats
+	err := s.withIDs(func(maps userids.Maps) (err error) {
+		stats, err = subids.Tar(ctx, maps, to, r, o)
+		return err
+	}, func() (err error) {
+		stats, err = unpack.Tar(ctx, to, r, o)
+		return err
+	})
+	return stats, err
+}
+
+// isOwner tells whether this process may give files to any owner by itself.
+func (s *Store) isOwner() bool { return os.Geteuid() == 0 && s.flavour != unpack.User }
+
+// withIDs does something with the ids of /etc/subuid where there are any, and otherwise without.
+func (s *Store) withIDs(with func(userids.Maps) error, without func() error) error {
+	if len(s.cfg.IDs.Users) == 0 || s.cfg.IDs.IsSingle() {
+		return without()
+	}
+	err := with(s.cfg.IDs)
+	if errors.Is(err, subids.ErrIDs) {
+		s.cfg.Log.Warn("files of images belong to root in containers, whoever owns them in the image", "reason", err)
+		return without()
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -183,7 +184,15 @@ func (s *Store) bring(ctx context.Context, m *manifest, text []byte, from origin
 	if err := s.room(total); err != nil {
 		return nil, err
 	}
-	return rec, s.bringLayers(ctx, rec, from)
+	return rec, full(s.bringLayers(ctx, rec, from))
+}
+
+// full gives an error of a disk that has become full meanwhile the words of one that was found so before.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", unpack.ErrNoRoom, err)
+	}
+	return err
 }
 
 func (s *Store) bringLayers(ctx context.Context, rec *record, from origin) error {

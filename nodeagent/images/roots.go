@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strconv"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images/unpack"
+	"monoplane.dev/nodeagent/subids"
 )
 
 // Names in the directory of a root.
@@ -163,7 +165,16 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, recs []*record, req Ro
 	if err := os.Mkdir(root.Work, 0o700); err != nil {
 		return err
 	}
-	return unpack.Upper(root.Upper, root.Lower[0], shift)
+	return s.upper(ctx, root.Upper, root.Lower[0], shift)
+}
+
+// upper makes the upper directory above a layer. It takes the ids of pods only for a layer whose top is not root's.
+func (s *Store) upper(ctx context.Context, dir, layer string, shift unpack.Shift) error {
+	own := func() error { return unpack.Upper(dir, layer, shift) }
+	if unpack.IsOwn(layer) {
+		return own()
+	}
+	return s.withIDs(func(maps userids.Maps) error { return subids.Upper(ctx, maps, dir, layer) }, own)
 }
 
 // lower returns the directories of an image's layers, the uppermost first.
@@ -182,10 +193,9 @@ func (s *Store) lower(rec *record) (out []string, err error) {
 func (s *Store) copy(ctx context.Context, to string, lower []string, shift unpack.Shift) error {
 	lowestFirst := slices.Clone(lower)
 	slices.Reverse(lowestFirst)
-	return unpack.Merge(ctx, to, lowestFirst, unpack.MergeOptions{
-		Flavour: s.flavour, Owners: os.Geteuid() == 0 && s.flavour != unpack.User, Shift: shift,
-		Reserve: s.cfg.Limits.Reserve,
-	})
+	o := unpack.MergeOptions{Flavour: s.flavour, Owners: s.isOwner(), Shift: shift, Reserve: s.cfg.Limits.Reserve}
+	return s.withIDs(func(maps userids.Maps) error { return subids.Merge(ctx, maps, to, lowestFirst, o) },
+		func() error { return unpack.Merge(ctx, to, lowestFirst, o) })
 }
 
 // tryOverlay reports whether overlayfs can be mounted of directories of the store, and says it where it cannot.

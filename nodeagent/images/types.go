@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images/registry"
 	"monoplane.dev/nodeagent/images/unpack"
 )
@@ -20,6 +21,9 @@ type Config struct {
 	Registries registry.Config
 	// Limits bounds what images may take. Zero fields have defaults.
 	Limits Limits
+	// IDs are those of containers of a user who is not root, beside the user's own: files of images keep their owners as
+	// far as they have them. Without any they belong to root in containers.
+	IDs userids.Maps
 	// Remove removes directories in which containers have left what belongs to other ids than this process's; nil where
 	// there are none.
 	Remove func(dir string) error

@@ -157,7 +157,7 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 		if err := checkLocal(at.Path, block); err != nil || block || b.readOnly {
 			return err
 		}
-		return b.give(at.Path, false)
+		return b.give(ctx, at.Path, false)
 	case block:
 		return errors.New("volumeMode Block is supported for local volumes only")
 	case from.GetHostPath() != nil:

@@ -80,7 +80,7 @@ func (d byDriver) persistent(ctx context.Context, b *bound, at *place) error {
 		!slices.Contains(b.pv.GetSpec().GetAccessModes(), "ReadWriteOnce") {
 		return err
 	}
-	return b.give(at.Path, false)
+	return b.give(ctx, at.Path, false)
 }
 
 // drive has the driver set a volume up, and reports whether the driver gives it to the pod's fsGroup. That it was

@@ -28,7 +28,7 @@ func EmptyDir(home, volume string) string {
 func (emptyDir) name() string                   { return emptyDirName }
 func (emptyDir) is(v *corev1.VolumeSource) bool { return v.GetEmptyDir() != nil }
 
-func (e emptyDir) setUp(_ context.Context, v *volume) (place, error) {
+func (e emptyDir) setUp(ctx context.Context, v *volume) (place, error) {
 	if err := os.MkdirAll(v.dir, 0o750); err != nil {
 		return place{}, err
 	}
@@ -45,7 +45,7 @@ func (e emptyDir) setUp(_ context.Context, v *volume) (place, error) {
 	if err := os.Chmod(v.dir, 0o777); err != nil {
 		return place{}, err
 	}
-	return place{Path: v.dir}, v.give(v.dir, false)
+	return place{Path: v.dir}, v.give(ctx, v.dir, false)
 }
 
 func (e emptyDir) mount(v *volume) error {

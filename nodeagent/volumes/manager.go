@@ -52,6 +52,10 @@ type Config struct {
 	Node func() *corev1.Node
 	// Allocatable is what pods of the node can have.
 	Allocatable func() resources.List
+	// Give gives a volume to a group, as ownership.Give does, which it stands for if nil.
+	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+	// NotGiven is told of a pod whose fsGroup is none that there is here (ownership.ErrNoGroup): its volumes stay root's.
+	NotGiven func(p *corev1.Pod, why error)
 	// Due is called, on a goroutine of its own, when Refresh is to be called for a pod because a token nears its end.
 	Due func(uid string)
 	// Logger defaults to none.
@@ -86,6 +90,14 @@ func New(cfg Config) *Manager {
 	if cfg.Allocatable == nil {
 		cfg.Allocatable = func() resources.List { return nil }
 	}
+	if cfg.Give == nil {
+		cfg.Give = func(_ context.Context, dir string, group int64, forReading bool, policy string) error {
+			return ownership.Give(dir, group, forReading, policy)
+		}
+	}
+	if cfg.NotGiven == nil {
+		cfg.NotGiven = func(*corev1.Pod, error) {}
+	}
 	if cfg.Node == nil {
 		cfg.Node = func() *corev1.Node { return nil }
 	}
@@ -119,6 +131,7 @@ type releaser interface {
 
 // volume is a volume of a pod that a plugin works on.
 type volume struct {
+	m      *Manager
 	pod    *corev1.Pod
 	name   string
 	source *corev1.VolumeSource
@@ -129,7 +142,7 @@ type volume struct {
 func (v *volume) namespace() string { return v.pod.GetMetadata().GetNamespace() }
 
 // give gives the volume to the pod's fsGroup.
-func (v *volume) give(dir string, forReading bool) error {
+func (v *volume) give(ctx context.Context, dir string, forReading bool) error {
 	group := payload.FSGroup(v.pod)
 	if group == nil {
 		return nil
@@ -138,7 +151,12 @@ func (v *volume) give(dir string, forReading bool) error {
 	if forReading { // Kubernetes looks at the policy only where containers can write
 		policy = ""
 	}
-	return ownership.Give(dir, *group, forReading, policy)
+	err := v.m.cfg.Give(ctx, dir, *group, forReading, policy)
+	if errors.Is(err, ownership.ErrNoGroup) {
+		v.m.cfg.NotGiven(v.pod, err)
+		return nil
+	}
+	return err
 }
 
 func (m *Manager) home(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
@@ -159,7 +177,7 @@ func (m *Manager) volumesOf(p *corev1.Pod) (volumes []*volume, by []plugin) {
 		if !mentioned[of.GetName()] {
 			continue
 		}
-		v := &volume{pod: p, name: of.GetName(), source: of.GetVolumeSource(), home: home}
+		v := &volume{m: m, pod: p, name: of.GetName(), source: of.GetVolumeSource(), home: home}
 		var by1 plugin
 		at := slices.IndexFunc(m.plugins, func(p plugin) bool { return p.is(v.source) })
 		if at >= 0 {

@@ -44,7 +44,7 @@ func (w written) setUp(ctx context.Context, v *volume) (place, error) {
 			return at, err
 		}
 	}
-	return at, write(v, files)
+	return at, write(ctx, v, files)
 }
 
 func (w written) refresh(ctx context.Context, v *volume) error {
@@ -52,11 +52,11 @@ func (w written) refresh(ctx context.Context, v *volume) error {
 	if err != nil {
 		return err
 	}
-	return write(v, files)
+	return write(ctx, v, files)
 }
 
-func write(v *volume, files payload.Payload) error {
-	_, err := atomicdir.Write(v.dir, files, func() error { return v.give(v.dir, true) })
+func write(ctx context.Context, v *volume, files payload.Payload) error {
+	_, err := atomicdir.Write(v.dir, files, func() error { return v.give(ctx, v.dir, true) })
 	return err
 }
 

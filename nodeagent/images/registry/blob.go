@@ -54,19 +54,21 @@ func (s *source) blob(ctx context.Context, d Descriptor, to Sink) error {
 		return err
 	}
 	defer resp.Body.Close()
+	// An answer that is none, such as that the registry is overloaded, leaves what has come.
+	if err := judgeAnswer(resp, http.StatusOK, http.StatusPartialContent,
+		http.StatusRequestedRangeNotSatisfiable); err != nil {
+		return err
+	}
 	if at > 0 && (resp.StatusCode != http.StatusPartialContent || !startsAt(resp.Header.Get("Content-Range"), at)) {
 		if err := to.Reset(); err != nil {
 			return sinkError{err}
 		}
 		if at = 0; resp.StatusCode != http.StatusOK {
-			if err := judgeAnswer(resp, http.StatusRequestedRangeNotSatisfiable, http.StatusPartialContent); err != nil {
-				return err
-			}
 			return fmt.Errorf("%w: it cannot go on where the download broke off", ErrUnavailable)
 		}
 	}
-	if err := judgeAnswer(resp, http.StatusOK, http.StatusPartialContent); err != nil {
-		return err
+	if resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		return fmt.Errorf("%w: it says that there is no blob %s to begin with", ErrWrong, d.Digest)
 	}
 	if n := resp.ContentLength; n >= 0 && at+n > d.Size {
 		return fmt.Errorf("%w: blob %s has %d bytes, more than the %d that the manifest says", ErrWrong, d.Digest, at+n,

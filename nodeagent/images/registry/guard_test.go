@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -176,6 +177,58 @@ func TestReadFile(t *testing.T) {
 		if want == "" && (err != nil || len(hosts) != 2 || !hosts["r:5000"].PlainHTTP) ||
 			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %+v, %v", text, hosts, err)
+		}
+	}
+}
+
+// A registry elsewhere that redirects to this machine, or sends us here for a token, is refused, by whichever name it
+// does so: the machine is not asked.
+func TestRedirectionToThisMachine(t *testing.T) {
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked") }))
+	defer here.Close()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(here.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"} {
+		at := "http://" + to + ":" + port
+		for name, answer := range map[string]http.HandlerFunc{
+			"blob": func(w http.ResponseWriter, r *http.Request) {
+				if strings.Contains(r.URL.Path, "/blobs/") {
+					http.Redirect(w, r, at+"/secret", http.StatusTemporaryRedirect)
+				}
+			},
+			"token": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="`+at+`/token",service="test"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			},
+		} {
+			elsewhere := httptest.NewServer(answer)
+			client, err := New(Config{Attempts: 2, Hosts: map[string]Host{"192.0.2.1": {PlainHTTP: true}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, err := ParseReference("192.0.2.1/app:v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			repo, err := client.Repository(t.Context(), ref, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := repo.sources[0].guard
+			g.next.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if strings.HasPrefix(addr, "192.0.2.1:") { // This one address leads to the test's registry.
+					return new(net.Dialer).DialContext(ctx, network, elsewhere.Listener.Addr().String())
+				}
+				return g.dial(ctx, network, addr)
+			}
+			_, err = repo.sources[0].get(t.Context(), "/blobs/sha256:"+strings.Repeat("a", 64), http.Header{})
+			if !errors.Is(err, ErrRefused) && (name != "token" || !errors.Is(err, ErrWrong)) {
+				t.Errorf("%s by %s: %v", to, name, err)
+			}
+			repo.Close()
+			elsewhere.Close()
 		}
 	}
 }

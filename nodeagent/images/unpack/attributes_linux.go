@@ -3,6 +3,7 @@ package unpack
 import (
 	"archive/tar"
 	"errors"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -40,10 +41,21 @@ func allowed(name string) bool {
 	return false
 }
 
+// owner is the id that a file gets for the one that the archive names.
+func (u *unpacker) owner(id int, ranges []IDRange) int {
+	switch {
+	case len(ranges) == 0:
+		return id
+	case id < 0 || id > math.MaxUint32:
+		id = nobody
+	}
+	return shifted(uint32(id), ranges)
+}
+
 // setFile gives an open file its attributes. The owner first: changing it takes away capabilities and setuid.
 func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 	if u.Owners {
-		if err := unix.Fchown(fd, a.uid, a.gid); err != nil {
+		if err := unix.Fchown(fd, u.owner(a.uid, u.Shift.UIDs), u.owner(a.gid, u.Shift.GIDs)); err != nil {
 			return err
 		}
 	}
@@ -61,7 +73,8 @@ func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 // setOther gives a link, device or pipe its attributes.
 func (u *unpacker) setOther(at handle, base string, a attributes) error {
 	if u.Owners {
-		if err := unix.Fchownat(at.fd, base, a.uid, a.gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		uid, gid := u.owner(a.uid, u.Shift.UIDs), u.owner(a.gid, u.Shift.GIDs)
+		if err := unix.Fchownat(at.fd, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,7 @@ type Flavour string
 const (
 	// Trusted layers have extended attributes trusted.overlay.*, which root sets and reads.
 	Trusted Flavour = "trusted"
-	// User layers have user.overlay.*, for overlayfs in a user namespace with the option userxattr. Their files belong to
-	// whoever unpacked them.
+	// User layers have user.overlay.*, for overlayfs in a user namespace with the option userxattr.
 	User Flavour = "user"
 	// Plain layers keep the archive's own markers (.wh.NAME), because the file system can hold neither of the others.
 	// overlayfs cannot stack them.
@@ -55,8 +54,9 @@ const (
 type Options struct {
 	// Flavour is the form of the directory.
 	Flavour Flavour
-	// Owners keeps the owners and devices of the archive; it takes root's rights.
+	// Owners keeps the owners of the archive, shifted, and its devices; it takes root's rights.
 	Owners bool
+	Shift  Shift
 	// Bytes is the largest sum of the sizes of files, Entries the largest number of entries.
 	Bytes, Entries int64
 	// Reserve is how many bytes are to stay available on the disk.

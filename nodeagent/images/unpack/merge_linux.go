@@ -322,6 +322,12 @@ func Upper(dir, layer string, shift Shift) error {
 	return unix.Chmod(dir, s.Mode&permissions)
 }
 
+// IsOwn tells whether a directory belongs to the user and the group of this process.
+func IsOwn(dir string) bool {
+	var s unix.Stat_t
+	return unix.Lstat(dir, &s) == nil && int(s.Uid) == os.Geteuid() && int(s.Gid) == os.Getegid()
+}
+
 // Measure returns what a directory takes: files with several names once, whatever cannot be read not at all.
 func Measure(ctx context.Context, dir string) (Size, error) {
 	var out Size

@@ -106,7 +106,7 @@ func (r *Runtime) makeContainer(c *container) error {
 	}
 	if c.rec.image != "" {
 		group = r.cgroups.Spread(c.sb.rec.group, c.id, group)
-		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced)
+		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, r.groupsNotGiven(c))
 	} else {
 		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView))
 	}

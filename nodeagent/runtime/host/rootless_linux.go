@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/runtime/host/view"
@@ -54,4 +55,27 @@ func (r *Runtime) spawnBelow(ctx context.Context, argv []string, attr *os.ProcAt
 	attr.Files = append(attr.Files, users, program)
 	enter := append([]string{helper.Name(), "enter", strconv.Itoa(first), strconv.Itoa(first + 1)}, argv...)
 	return os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", helper.Fd()), enter, attr)
+}
+
+// groupsNotGiven says which groups the processes of a container do not get, because the pod has one id only: who can
+// give up no groups there may not take any either.
+func (r *Runtime) groupsNotGiven(c *container) []string {
+	groups := c.rec.config.GetLinux().GetSecurityContext().GetSupplementalGroups()
+	if !r.isRootless() || len(groups) == 0 {
+		return nil
+	}
+	r.mu.RLock()
+	shim := c.sb.shim.PID
+	r.mu.RUnlock()
+	may, err := os.ReadFile(fmt.Sprintf("/proc/%d/setgroups", shim))
+	if err != nil || strings.TrimSpace(string(may)) != "deny" {
+		return nil
+	}
+	var names []string
+	for _, g := range groups {
+		names = append(names, strconv.FormatInt(g, 10))
+	}
+	return []string{fmt.Sprintf("the groups %s are not given to its processes: without root pods have one user and one "+
+		"group, unless newuidmap and newgidmap are installed and there are ranges in /etc/subuid and /etc/subgid",
+		strings.Join(names, ", "))}
 }

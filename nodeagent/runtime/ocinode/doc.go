@@ -6,6 +6,5 @@
 //
 //	monoplane.Config{Runtime: ocinode.New(ocinode.Config{Images: images.Config{Dir: dir}})}
 //
-// Without root pods use the machine's network, and Services have addresses that lead nowhere. Check tells whether this
-// machine can run images at all.
+// As root and without, it is the same. Check tells whether this machine can run images at all.
 package ocinode

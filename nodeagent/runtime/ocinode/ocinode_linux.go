@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -27,6 +28,8 @@ import (
 	"monoplane.dev/nodeagent/runtime/host"
 	"monoplane.dev/nodeagent/runtime/oci"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
+	"monoplane.dev/nodeagent/subids"
+	"monoplane.dev/nodeagent/volumes/ownership"
 )
 
 // Runtime is the runtime of one node. It is a monoplane.Runtime.
@@ -64,6 +67,13 @@ func (*Runtime) rootless() bool { return os.Geteuid() != 0 }
 // process in a user namespace with these may remove. It is what images.Config.Remove is for, too.
 func (*Runtime) Remove(ctx context.Context, dir string) error { return Remove(ctx, dir) }
 
+// IDs are those of the pods of a user who is not root, for images.Config.IDs. Why there is only one is said when pods
+// run.
+func IDs() userids.Maps {
+	ids, _ := userids.Own()
+	return ids
+}
+
 // Remove is the method of Runtime, for those who have none.
 func Remove(ctx context.Context, dir string) error {
 	ids, why := userids.Own()
@@ -76,6 +86,26 @@ func Remove(ctx context.Context, dir string) error {
 	}
 	defer program.Close()
 	return helper.Remove(ctx, program, ids, dir)
+}
+
+// Give gives a volume to a group as the pods of a user who is not root see it. With one id there is root's alone, and
+// ownership.ErrNoGroup for all others.
+func (*Runtime) Give(ctx context.Context, dir string, group int64, forReading bool, policy string) error {
+	ids, why := userids.Own()
+	if why == "" {
+		err := subids.Give(ctx, ids, dir, group, forReading, policy)
+		switch {
+		case errors.Is(err, unix.EINVAL):
+			return fmt.Errorf("the group %d does not exist in pods, which have those of /etc/subgid: %w", group, err)
+		case !errors.Is(err, subids.ErrIDs):
+			return err
+		}
+		why = err.Error()
+	}
+	if group == 0 {
+		return ownership.Give(dir, int64(os.Getegid()), forReading, policy)
+	}
+	return fmt.Errorf("%w, which have only root's: %s", ownership.ErrNoGroup, why)
 }
 
 // HasNetwork tells whether pods get the network of this package.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
 )
 
@@ -20,6 +21,9 @@ func New(Config) *Runtime { return &Runtime{} }
 
 // Check returns why images cannot be run here.
 func Check() error { return helper.Check() }
+
+// IDs returns none.
+func IDs() userids.Maps { return userids.Maps{} }
 
 // Remove fails.
 func Remove(context.Context, string) error { return helper.Check() }

@@ -21,6 +21,8 @@ type ports struct {
 	ns     *nodens.Namespace
 	ranges []netip.Prefix
 	log    *slog.Logger
+	// served is told after each look which ports are served: an error for those that are not. Set before run.
+	served func(map[proxy.Port]error)
 
 	mu     sync.Mutex
 	wanted []proxy.Port
@@ -83,8 +85,9 @@ func (p *ports) set(ctx context.Context, wanted []proxy.Port) bool {
 			delete(p.said, w)
 		}
 	}
-	all := true
+	all, results := true, make(map[proxy.Port]error, len(wanted))
 	for _, w := range wanted {
+		results[w] = nil
 		if p.open[w] != nil {
 			continue
 		}
@@ -98,13 +101,14 @@ func (p *ports) set(ctx context.Context, wanted []proxy.Port) bool {
 			delete(p.said, w)
 			continue
 		}
-		all = false
+		all, results[w] = false, err
 		if !p.said[w] {
 			p.log.Warn("a port of a Service cannot be served on this machine; it is tried again", "port", listen,
 				"network", w.Network, "error", err)
 			p.said[w] = true
 		}
 	}
+	p.served(results)
 	return all
 }
 

@@ -70,6 +70,7 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 	cfg.Ports = ports.want
 	p, err := proxy.New(cfg)
 	if err == nil {
+		ports.served = p.Served
 		group.Go(func() error { return p.Run(ctx) })
 		group.Go(func() error { return ports.run(ctx) })
 		err = group.Wait()

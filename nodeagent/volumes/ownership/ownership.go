@@ -16,6 +16,9 @@ import (
 // OnRootMismatch is the policy by which a volume whose top directory is right is left as it is.
 const OnRootMismatch = "OnRootMismatch"
 
+// ErrNoGroup is that of a group to which nothing can be given, where pods have one group only.
+var ErrNoGroup = errors.New("the group does not exist in pods")
+
 const (
 	readWrite = 0o660
 	readOnly  = 0o440

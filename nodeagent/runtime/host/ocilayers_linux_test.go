@@ -1,0 +1,99 @@
+package host
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// mostLayers are more than fit into the page of mount options that older system calls take, by their usual paths.
+const mostLayers = 200
+
+const layersImage = "example.com/layers:1"
+
+// layersArchive has an image of so many layers above busybox, each of which overwrites a file of the one below it, and
+// removes another.
+func layersArchive(t *testing.T, program []byte) []byte {
+	t.Helper()
+	contents, headers := map[string]string{}, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}}
+	for r := tar.NewReader(bytes.NewReader(busyboxArchive(t, program))); ; {
+		h, err := r.Next()
+		if err != nil {
+			t.Fatalf("the archive of busybox has no layer: %v", err)
+		}
+		if h.Name != "layer.tar" {
+			continue
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents["0.tar"] = string(b)
+		break
+	}
+	for i := 1; i < mostLayers; i++ {
+		own := []tar.Header{{Typeflag: tar.TypeDir, Name: "many", Mode: 0o755}, {Name: "many/top"},
+			{Name: fmt.Sprint("many/", i)}}
+		if i > 1 {
+			own = append(own, tar.Header{Name: fmt.Sprint("many/.wh.", i-1)})
+		}
+		contents[fmt.Sprint(i, ".tar")] = string(archive(t, own, map[string]string{"many/top": fmt.Sprint(i, "\n")}))
+	}
+	var names, digests []string
+	for i := range mostLayers {
+		name := fmt.Sprint(i, ".tar")
+		headers = append(headers, tar.Header{Name: name})
+		names = append(names, name)
+		digests = append(digests, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(contents[name]))))
+	}
+	for name, value := range map[string]any{
+		"manifest.json": []any{map[string]any{"Config": "config.json", "RepoTags": []string{layersImage}, "Layers": names}},
+		"config.json": map[string]any{"architecture": runtime.GOARCH, "os": "linux",
+			"rootfs": map[string]any{"type": "layers", "diff_ids": digests}},
+	} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents[name] = string(text)
+	}
+	return archive(t, headers, contents)
+}
+
+// An image of many layers runs, and shows what its uppermost layers say.
+//
+// spec: CTR-6
+func TestRootImageOfManyLayers(t *testing.T) {
+	n := newNode(t, withImages(t))
+	program, err := os.ReadFile(busyboxPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := n.cfg.OCI.Images.(*testStore)
+	if _, err := store.Load(t.Context(), bytes.NewReader(layersArchive(t, program))); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%d\n%[1]d\ntop\n", mostLayers-1)
+	looks := victim("c", "/bin/sh", "-c", "cat /many/top; ls /many; echo mine >/many/new")
+	looks.Image.Image = layersImage
+	id := n.run(n.sandbox("pod"), looks)
+	if st := n.wait(id); st.GetExitCode() != 0 || n.lines(id) != want {
+		t.Errorf("it says %q, not %q: %v", n.lines(id), want, st)
+	}
+	if os.Geteuid() == 0 {
+		users := usersFrom(firstTestID)
+		as(users)(looks)
+		id = n.run(n.userSandbox("own", users), looks)
+		if st := n.wait(id); st.GetExitCode() != 0 || n.lines(id) != want {
+			t.Errorf("with users of its own it says %q, not %q: %v", n.lines(id), want, st)
+		}
+	}
+	n.removeAll()
+	n.leftNoMounts()
+}

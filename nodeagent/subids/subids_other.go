@@ -1,0 +1,25 @@
+//go:build !linux
+
+package subids
+
+import (
+	"context"
+	"io"
+
+	"monoplane.dev/internal/userids"
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+// Tar fails: there are such ids on Linux only.
+func Tar(context.Context, userids.Maps, string, io.Reader, unpack.Options) (unpack.Stats, error) {
+	return unpack.Stats{}, ErrIDs
+}
+
+// Merge fails, as Tar does.
+func Merge(context.Context, userids.Maps, string, []string, unpack.MergeOptions) error { return ErrIDs }
+
+// Upper fails, as Tar does.
+func Upper(context.Context, userids.Maps, string, string) error { return ErrIDs }
+
+// Give fails, as Tar does.
+func Give(context.Context, userids.Maps, string, int64, bool, string) error { return ErrIDs }
