@@ -198,6 +198,10 @@ kills-workloads: build ## Change a StatefulSet and run Jobs while the server is 
 scenarios-large: ## Play the scenarios of workloads in virtual time, those with 10 000 pods too
 	cd test && go test -count=1 -timeout 2h -v -run '^TestFake$$' ./workloads -large
 
+.PHONY: scenarios-images
+scenarios-images: build act ## Play all scenarios of a pod's life with images, as root and as a user; as root
+	cd test && go test -tags rootonly -count=1 -timeout 1h -v -run '^TestRoot(User)?ImageLifecycle$$' ./e2e -imagescenes 0
+
 .PHONY: kills-containerd
 kills-containerd: build act ## Play scenarios of pods while containerd is killed at random moments (COUNT=100 SEED=random); as root
 	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,8 @@ type cluster struct {
 	proc           *os.Process
 	exited         chan struct{} // closed once the process has ended and code is set
 	code           int           // exit code, -1 after a signal
+	// dialer connects clients of the REST API; nil where they reach it themselves.
+	dialer func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // newCluster starts a cluster of the test's own in a new data directory.
@@ -224,7 +227,7 @@ func (c *cluster) clientConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1
+	config.QPS, config.Dial = -1, c.dialer
 	config.WarningHandler = rest.NoWarnings{} // they would be printed among the results
 	return config, nil
 }

@@ -7,9 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"monoplane.dev/test/containerd"
 )
@@ -67,6 +70,25 @@ func (m *machine) program(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return script
+}
+
+// insideOf does something on a thread in the machine's network.
+func insideOf[T any](m *machine, do func() (T, error)) (done T, err error) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		runtime.LockOSThread() // The thread ends with the goroutine, and is nobody else's.
+		var ns *os.File
+		if ns, err = os.Open("/run/netns/" + m.name); err != nil {
+			return
+		}
+		defer ns.Close()
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
+			done, err = do()
+		}
+	}()
+	<-over
+	return done, err
 }
 
 // mine gives a file, or a directory that is made where it is missing, to a user.

@@ -10,12 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"monoplane.dev/test/containerd"
 )
@@ -23,31 +20,11 @@ import (
 // listen listens on a free port of the machine's loopback.
 func (m *machine) listen(t *testing.T) net.Listener {
 	t.Helper()
-	type result struct {
-		net.Listener
-		err error
+	l, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") })
+	if err != nil {
+		t.Fatal(err)
 	}
-	made := make(chan result)
-	go func() {
-		runtime.LockOSThread() // The thread ends with the goroutine, and is nobody else's.
-		ns, err := os.Open("/run/netns/" + m.name)
-		if err != nil {
-			made <- result{nil, err}
-			return
-		}
-		defer ns.Close()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			made <- result{nil, err}
-			return
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		made <- result{l, err}
-	}()
-	r := <-made
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	return r.Listener
+	return l
 }
 
 // serveNginx serves an image that does what nginx does, by that name, on the machine, and returns a file that makes it

@@ -1,11 +1,12 @@
 // Package lifecycle tells what becomes of a pod on its node as scenarios that a person can read: a manifest, what
 // happens to it, and what must be seen. The same files run on the runtime `fake` in virtual time (this package's
-// test), and on `host` and containerd with real processes (package e2e).
+// test), and on `host`, containerd and `oci` with real processes (package e2e). What oci-user stands for is `oci`
+// without root.
 //
 // A file of testdata is
 //
 //	# INIT-1: what it shows, the identifier of the specification first.
-//	runtimes: fake host containerd        where it runs; everywhere when the line is missing
+//	runtimes: fake host containerd oci oci-user    where it runs; everywhere when the line is missing
 //	-- pod --
 //	a manifest, whose containers have the command [act] and say in their args what they do
 //	-- script --
