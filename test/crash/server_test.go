@@ -2,6 +2,7 @@ package crash
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -128,8 +129,33 @@ func (s *server) untilReady() error {
 	case <-s.exited:
 		return fmt.Errorf("the server ended before it was ready")
 	case <-time.After(patience):
-		return fmt.Errorf("the server was not ready after %v: %s", patience, s.stacks())
+		return fmt.Errorf("the server was not ready after %v; it said:\n%s\nthere are:\n%s\n%s", patience, s.stderr.tail(),
+			others(), s.stacks())
 	}
+}
+
+// others says how the processes stand that a server may wait for.
+func others() string {
+	var b strings.Builder
+	all, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, comm := range all {
+		name, _ := os.ReadFile(comm)
+		if !bytes.HasPrefix(name, []byte("monoplane")) {
+			continue
+		}
+		dir := filepath.Dir(comm)
+		stat, _ := os.ReadFile(dir + "/stat") // it may have ended
+		_, state, _ := strings.Cut(string(stat), ") ")
+		files, _ := os.ReadDir(dir + "/fd")
+		fmt.Fprintf(&b, "%s %s: state and parent %.12s, %d files\n", filepath.Base(dir), bytes.TrimSpace(name), state,
+			len(files))
+		tasks, _ := filepath.Glob(dir + "/task/*/wchan")
+		for _, task := range tasks {
+			where, _ := os.ReadFile(task)
+			fmt.Fprintf(&b, "  thread %s waits in %s\n", filepath.Base(filepath.Dir(task)), where)
+		}
+	}
+	return b.String()
 }
 
 // stacks makes the server print what its goroutines do, and ends it.
