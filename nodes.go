@@ -170,6 +170,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		if r, ok := c.cfg.Runtime.(Giver); ok && os.Geteuid() != 0 {
 			cfg.Give = r.Give
 		}
+		if r, ok := c.cfg.Runtime.(Limited); ok {
+			cfg.Limits = r.Limits()
+		}
 		if n, ok := c.cfg.Runtime.(Networked); ok && c.hasNetwork() {
 			cfg.Dial = n.DialPod
 			cfg.ClusterDNS = append(cfg.ClusterDNS, c.cfg.services.DNS())

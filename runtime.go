@@ -57,6 +57,13 @@ type Giver interface {
 	Give(ctx context.Context, dir string, group int64, forReading bool, policy string) error
 }
 
+// Limited is a Runtime whose pods cannot do all that they could elsewhere.
+type Limited interface {
+	Runtime
+	// Limits says what they cannot do, and why, a sentence each; nil where they can do everything.
+	Limits() []string
+}
+
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
 

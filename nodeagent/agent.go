@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podcgroup"
@@ -170,6 +172,9 @@ func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
 		return nil, err
 	}
 	if err = a.registerUnlessStopping(ctx); err == nil {
+		if len(a.cfg.Limits) > 0 {
+			a.nodeEvent(record.Warning, "NotEnforced", strings.Join(a.cfg.Limits, " "))
+		}
 		return a.startPods(seen), nil
 	}
 	if errors.Is(err, ErrRefused) {

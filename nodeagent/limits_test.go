@@ -58,3 +58,28 @@ func TestUnenforcedLimitsAreEvents(t *testing.T) {
 		}
 	})
 }
+
+// What no pod can do on a node is an event of the node; where they can do everything, there is none.
+//
+// spec: NET-1
+func TestLimitsOfTheNodeAreAnEvent(t *testing.T) {
+	for _, limits := range [][]string{nil, {"Pods cannot ping.", "They have one user."}} {
+		recording(t, func(w *world) {
+			w.cfg.Limits = limits
+			w.start()
+			time.Sleep(2 * beat)
+			var got, want []string
+			for _, e := range w.events() {
+				if strings.HasPrefix(e, "NotEnforced: ") {
+					got = append(got, e)
+				}
+			}
+			if limits != nil {
+				want = []string{"NotEnforced: Pods cannot ping. They have one user."}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}

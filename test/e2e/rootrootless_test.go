@@ -96,6 +96,13 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	// And what no pod can do is told of the node.
+	limits := k.ok(t, "get events --field-selector involvedObject.kind=Node,reason=NotEnforced -o jsonpath={..message}")
+	for _, want := range []string{"cannot ping", "below 1024", "nf_conntrack_max", "no user but root"} {
+		if !strings.Contains(limits, want) {
+			t.Errorf("the node's event does not name %q: %s", want, limits)
+		}
+	}
 
 	u.now.kill(t)
 	says(inPodOf(t, m, u.dir, "client"), ip+" 80", "web-") // the kernel carries it

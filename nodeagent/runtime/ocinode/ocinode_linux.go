@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -106,6 +107,30 @@ func (*Runtime) Give(ctx context.Context, dir string, group int64, forReading bo
 		return ownership.Give(dir, int64(os.Getegid()), forReading, policy)
 	}
 	return fmt.Errorf("%w, which have only root's: %s", ownership.ErrNoGroup, why)
+}
+
+// unprivilegedPorts holds the first port that takes no privileges.
+const unprivilegedPorts = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+
+// Limits says what is impossible for pods of a user who is not root; see docs/network.md and docs/images.md.
+func (r *Runtime) Limits() []string {
+	if !r.rootless() {
+		return nil
+	}
+	var out []string
+	if _, why := userids.Own(); why != "" {
+		out = append(out, "Pods have no user but root, because "+why+
+			": containers of other users fail, and all files of images belong to root.")
+	}
+	if !r.HasNetwork() {
+		return out
+	}
+	out = append(out, "Pods cannot ping what is outside, nor send it anything but TCP and UDP.",
+		"Programs of the machine cannot reach addresses of pods and Services.")
+	if first, err := os.ReadFile(unprivilegedPorts); err == nil && strings.TrimSpace(string(first)) != "0" {
+		out = append(out, "Ports of the machine below "+strings.TrimSpace(string(first))+" cannot be had.")
+	}
+	return append(out, "How many connections are tracked (nf_conntrack_max) is the machine's setting.")
 }
 
 // HasNetwork tells whether pods get the network of this package.
