@@ -49,8 +49,8 @@ type Config struct {
 	// they are the same. See volumes.Config.
 	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
 
-	// Limits are sentences that say what pods cannot do on this node, though they could elsewhere. They are told in an event
-	// of the node each time the agent begins.
+	// Limits are sentences that say what pods cannot do on this node, though they could elsewhere. They are told in an
+	// event of the node each time the agent begins.
 	Limits []string
 
 	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
