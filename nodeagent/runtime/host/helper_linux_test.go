@@ -368,6 +368,8 @@ func TestMain(m *testing.M) {
 		os.Exit(agentHelper())
 	case "key":
 		os.Exit(keyHelper())
+	case "typist":
+		os.Exit(typistHelper())
 	}
 	fmt.Fprintln(os.Stderr, "unknown helper")
 	os.Exit(2)

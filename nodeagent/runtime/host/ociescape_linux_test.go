@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -44,6 +45,14 @@ func (n *node) attack(sandbox, name, text string, change ...func(*runtimeapi.Con
 	id := n.run(sandbox, config)
 	n.wait(id)
 	return strings.ReplaceAll(n.logText(id), "stdout F ", "")
+}
+
+// needsPlainProgram skips a test that runs this program in a container where that cannot run there.
+func needsPlainProgram(t testing.TB) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("a program with the race detector does not run in an image without libraries")
+	}
 }
 
 // leftNoMounts looks for mounts of this test on the machine.
@@ -250,26 +259,48 @@ for d in /disk /mem /kmsg /loop /fuse; do (exec 3<$d) && echo "opened $d"; done
 	}
 }
 
-// A terminal is one of the container's own, in a session of its own: what is typed into it by TIOCSTI reaches nothing
-// of the machine.
+// A terminal is one of the container's own, in a session of its own: what is typed into each that it finds (TIOCSTI)
+// reaches the container, and nothing of the machine.
 //
 // spec: CTR-7, SEC-1
 func TestRootEscapeTerminal(t *testing.T) {
+	needsPlainProgram(t)
 	n := newNode(t, withImages(t))
-	config := victim("c", "/bin/sh", "-c", "tty; sleep 1000")
+	master, machines := machineTerminal(t)
+	if said := typeInto(machines.Name()); said != "typed into "+machines.Name() && mayType(t) {
+		t.Fatalf("not even this process can type: %s", said)
+	}
+	if mayType(t) && waiting(t, machines) == 0 {
+		t.Fatal("what is typed into the machine's terminal is not seen there")
+	}
+	if err := unix.IoctlSetInt(int(machines.Fd()), unix.TCFLSH, unix.TCIFLUSH); err != nil {
+		t.Fatal(err)
+	}
+	config := victim("c", "/bin/sh", "-c", fmt.Sprintf("tty; %s=typist %s /dev/tty /dev/console /dev/tty[0-9]* %s "+
+		"/dev/pts/[0-9]*; read -t 5 line; echo read $line.; sleep 1000", helperVariable, testBinary(t), machines.Name()))
+	config.Mounts = []*runtimeapi.Mount{{HostPath: testBinary(t), ContainerPath: testBinary(t)}}
 	config.Tty, config.Stdin = true, true
 	id := n.run(n.sandbox("pod"), config)
-	eventually(t, "it has a terminal", func() bool { return strings.Contains(n.logText(id), "/dev/pts/0") })
+	eventually(t, "it has typed", func() bool { return strings.Contains(n.logText(id), "stdout F read ") })
+	said := n.logText(id)
+	if mayType(t) && (!strings.Contains(said, "typed into /dev/tty") || !strings.Contains(said, "read "+typed+".")) {
+		t.Errorf("it has not typed into its own terminal: %s", said)
+	}
+	if !strings.Contains(said, "/dev/pts/0") {
+		t.Errorf("it has no terminal of its own: %s", said)
+	}
+	if got := waiting(t, machines); got != 0 {
+		t.Errorf("%d bytes were typed into a terminal of the machine: %s", got, said)
+	}
 	pid := n.pid(id)
 	for fd := range 3 {
-		var its unix.Stat_t
+		var its, machine unix.Stat_t
 		if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), &its); err != nil {
 			t.Fatal(err)
 		}
 		ours, _ := filepath.Glob("/dev/pts/*")
 		for _, name := range append(ours, "/dev/console", "/dev/tty0") {
-			var st unix.Stat_t
-			if unix.Stat(name, &st) == nil && st.Dev == its.Dev && st.Ino == its.Ino {
+			if unix.Stat(name, &machine) == nil && machine.Dev == its.Dev && machine.Ino == its.Ino {
 				t.Errorf("descriptor %d is %s", fd, name)
 			}
 		}
@@ -277,6 +308,75 @@ func TestRootEscapeTerminal(t *testing.T) {
 	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
 		t.Errorf("its session is %d, of process %d: %v", sid, pid, err)
 	}
+	runtime.KeepAlive(master)
+}
+
+// mayType tells whether the kernel lets programs type at all.
+func mayType(t testing.TB) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/dev/tty/legacy_tiocsti")
+	if err != nil && !os.IsNotExist(err) { // Kernels before 6.2 let everyone.
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text)) != "0"
+}
+
+// machineTerminal makes a terminal on the machine, and returns both of its ends.
+func machineTerminal(t testing.TB) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return master, terminal
+}
+
+// waiting returns how many bytes a reader of a terminal would get.
+func waiting(t testing.TB, terminal *os.File) int {
+	t.Helper()
+	got, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCINQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// typed is what is typed into terminals, and a line end.
+const typed = "evil"
+
+// typistHelper types into the terminals that its arguments name.
+func typistHelper() int {
+	for _, name := range os.Args[1:] {
+		fmt.Println(typeInto(name))
+	}
+	return 0
+}
+
+// typeInto types into a terminal, and says what came of it.
+func typeInto(name string) string {
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	for _, b := range []byte(typed + "\n") {
+		if _, _, e := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.TIOCSTI, uintptr(unsafe.Pointer(&b))); e != 0 {
+			return fmt.Sprintf("%s: %v", name, e)
+		}
+	}
+	return "typed into " + name
 }
 
 // A mount into a volume goes where it belongs in the container, whoever puts links to elsewhere in its way meanwhile:
@@ -332,9 +432,7 @@ const ownKeys = "MONOPLANE_TEST_KEYS"
 //
 // spec: SEC-1
 func TestRootEscapeKeys(t *testing.T) {
-	if raceDetector {
-		t.Skip("a program with the race detector does not run in an image without libraries")
-	}
+	needsPlainProgram(t)
 	if os.Getenv(ownKeys) == "" {
 		runtime.LockOSThread() // For good: a session keyring is a thread's, and of what it starts.
 		ring, err := unix.KeyctlJoinSessionKeyring("monoplane-test")
