@@ -28,6 +28,11 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	far := m.outside(t)
 	u := m.imageCluster(t)
 	u.begin(t)
+	for _, want := range []string{"  pods        10.244.0.0/16\n", "  node ports  192.0.2.1\n", ", not root: "} {
+		if !strings.Contains(u.now.stdout.String(), want) {
+			t.Errorf("up does not say %q:\n%s", want, u.now.stdout)
+		}
+	}
 	k := u.kubectl(t)
 	if out, code := k.run(t, userManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
