@@ -2,14 +2,17 @@ package etcd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,6 +216,36 @@ func TestFatalErrors(t *testing.T) {
 				t.Errorf("%v, went on %v", err, after)
 			}
 		})
+	}
+}
+
+// Why a log that ends in half a record cannot be mended is part of the error. A server that fails so would leave
+// goroutines behind; the store's TestFullDisk has one, and a disk that is full.
+//
+// spec: DEL-13
+func TestNotRepaired(t *testing.T) {
+	dir := t.TempDir()
+	half := filepath.Join(dir, "0000000000000000-0000000000000000.wal")
+	if err := os.WriteFile(half, append(binary.LittleEndian.AppendUint64(nil, 100), "half"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(half+".broken", 0o700); err != nil { // Its copy would go there.
+		t.Fatal(err)
+	}
+	f := newFailure()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lg := newZap(slog.New(slog.DiscardHandler), f)
+		lg.Warn("earlier", zap.Error(io.ErrShortWrite))
+		if !wal.Repair(lg, dir) {
+			lg.Fatal("failed to repair WAL", zap.Error(io.ErrUnexpectedEOF))
+		}
+	}()
+	<-done
+	if err := f.get(); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, syscall.EISDIR) ||
+		errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("the error is %v; want %v", err, syscall.EISDIR)
 	}
 }
 

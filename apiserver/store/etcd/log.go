@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -16,16 +17,21 @@ import (
 // concern us, so both are our Debug.
 func newZap(lg *slog.Logger, f *failure) *zap.Logger {
 	hook := fatalHook{f}
-	return zap.New(slogCore{lg: lg.With("component", "etcd")}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(slogCore{lg: lg.With("component", "etcd"), f: f}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 // expected is an entry at level Error that every new data directory makes once: the version of its schema can
 // be told only after the first snapshot, and etcd tries again by itself.
 const expected = "failed to update storage version"
 
+// notRepaired is how etcd gives up on a log that ends in a half-written record. Why it could not be cut there, such as
+// that the disk is full, stands in the warning before alone.
+const notRepaired = "failed to repair WAL"
+
 // slogCore hands etcd's log entries to slog.
 type slogCore struct {
 	lg     *slog.Logger
+	f      *failure
 	fields []zapcore.Field
 }
 
@@ -40,9 +46,10 @@ func slogLevel(l zapcore.Level) slog.Level {
 	}
 }
 
-// Enabled keeps fatal and panic entries, because their hooks must run whatever the level.
+// Enabled keeps fatal and panic entries, because their hooks must run whatever the level, and warnings, which may name
+// the cause of such an entry.
 func (c slogCore) Enabled(l zapcore.Level) bool {
-	return l > zapcore.ErrorLevel || c.lg.Enabled(context.Background(), slogLevel(l))
+	return l >= zapcore.WarnLevel || c.lg.Enabled(context.Background(), slogLevel(l))
 }
 
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
@@ -61,6 +68,16 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Level > zapcore.ErrorLevel {
 		return nil // the hook makes an error of it, which is reported once
 	}
+	if err := errorOf(fields); err != nil {
+		c.f.warned.Store(&err)
+	}
+	level := slogLevel(e.Level)
+	if e.Message == expected {
+		level = slog.LevelDebug
+	}
+	if !c.lg.Enabled(context.Background(), level) {
+		return nil
+	}
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range c.fields {
 		f.AddTo(enc)
@@ -71,10 +88,6 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	attrs := make([]slog.Attr, 0, len(enc.Fields))
 	for k, v := range enc.Fields {
 		attrs = append(attrs, slog.Any(k, v))
-	}
-	level := slogLevel(e.Level)
-	if e.Message == expected {
-		level = slog.LevelDebug
 	}
 	c.lg.LogAttrs(context.Background(), level, e.Message, attrs...)
 	return nil
@@ -87,6 +100,8 @@ type failure struct {
 	once sync.Once
 	done chan struct{}
 	err  error
+	// warned is the last error that was logged and did not end etcd.
+	warned atomic.Pointer[error]
 }
 
 func newFailure() *failure { return &failure{done: make(chan struct{})} }
@@ -113,11 +128,22 @@ type fatalHook struct{ f *failure }
 
 func (h fatalHook) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	err := fmt.Errorf("etcd: %s", e.Message)
-	for _, f := range fields {
-		if cause, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
-			err = fmt.Errorf("etcd: %s: %w", e.Message, cause)
-		}
+	if cause := errorOf(fields); cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if warned := h.f.warned.Load(); warned != nil && e.Message == notRepaired {
+		err = fmt.Errorf("%w: %w", err, *warned)
 	}
 	h.f.set(err)
 	runtime.Goexit()
+}
+
+// errorOf returns the error of an entry; nil if it has none.
+func errorOf(fields []zapcore.Field) (err error) {
+	for _, f := range fields {
+		if cause, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			err = cause
+		}
+	}
+	return err
 }
