@@ -132,6 +132,7 @@ func (w *world) create(n int32, change ...func(*appsv1.DeploymentSpec)) *appsv1.
 		Spec:     spec,
 	}})
 	w.must(err)
+	synctest.Wait() // A change before the controller has seen this would be all that it sees.
 	return d
 }
 
