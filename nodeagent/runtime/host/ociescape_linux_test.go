@@ -266,7 +266,7 @@ for d in /disk /mem /kmsg /loop /fuse; do (exec 3<$d) && echo "opened $d"; done
 func TestRootEscapeTerminal(t *testing.T) {
 	needsPlainProgram(t)
 	n := newNode(t, withImages(t))
-	master, machines := machineTerminal(t)
+	machines := machineTerminal(t)
 	if said := typeInto(machines.Name()); said != "typed into "+machines.Name() && mayType(t) {
 		t.Fatalf("not even this process can type: %s", said)
 	}
@@ -308,7 +308,6 @@ func TestRootEscapeTerminal(t *testing.T) {
 	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
 		t.Errorf("its session is %d, of process %d: %v", sid, pid, err)
 	}
-	runtime.KeepAlive(master)
 }
 
 // mayType tells whether the kernel lets programs type at all.
@@ -321,14 +320,15 @@ func mayType(t testing.TB) bool {
 	return strings.TrimSpace(string(text)) != "0"
 }
 
-// machineTerminal makes a terminal on the machine, and returns both of its ends.
-func machineTerminal(t testing.TB) (master, terminal *os.File) {
+// machineTerminal makes a terminal on the machine, and returns the end that programs have.
+func machineTerminal(t testing.TB) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { master.Close() })
+	var terminal *os.File
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
@@ -340,7 +340,7 @@ func machineTerminal(t testing.TB) (master, terminal *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { terminal.Close() })
-	return master, terminal
+	return terminal
 }
 
 // waiting returns how many bytes a reader of a terminal would get.
@@ -353,7 +353,7 @@ func waiting(t testing.TB, terminal *os.File) int {
 	return got
 }
 
-// typed is what is typed into terminals, and a line end.
+// typed is the line that is typed into terminals.
 const typed = "evil"
 
 // typistHelper types into the terminals that its arguments name.
