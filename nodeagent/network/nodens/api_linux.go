@@ -70,7 +70,8 @@ const (
 	// EgressMasquerade: the kernel forwards, and gives packets an address of the machine.
 	EgressMasquerade Egress = "masquerade"
 	// EgressProcess: TCP and UDP end in this process, which sends them on from sockets of the machine. Nothing else
-	// leaves, such as ping; and a connection that is refused looks to the pod like one that is accepted and reset.
+	// leaves, such as ping. A connection is answered as its target answers; a kernel without queues of packets
+	// (NFQUEUE) has those that are refused accepted and reset.
 	EgressProcess Egress = "process"
 )
 

@@ -16,9 +16,10 @@ import (
 // egress is the way out through this process. The rules of the node namespace hand it what pods send elsewhere, with
 // the addresses that the pod wrote on it.
 type egress struct {
-	tcp  []*relay
-	udp  []*net.UDPConn
-	done sync.WaitGroup
+	tcp   []*relay
+	udp   []*net.UDPConn
+	asked *questions // Nil where the kernel cannot ask.
+	done  sync.WaitGroup
 	*flows
 	stop context.CancelFunc
 }
@@ -32,6 +33,11 @@ func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egre
 			e.close()
 		}
 	}()
+	if e.asked, err = n.askFirst(ctx, work, n.dialOut); err != nil {
+		n.cfg.Log.Info("connections of pods to elsewhere are accepted before they are made", "error", err)
+	} else {
+		setup.Queue = e.asked.number
+	}
 	for _, r := range n.cfg.PodRanges {
 		// An address of the node's own, so that only what is handed on by the rules is taken for what they hand on.
 		node, _ := NodeAddresses(r)
@@ -40,29 +46,41 @@ func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egre
 		if err != nil {
 			return nil, fmt.Errorf("the way out of the pods: %w", err)
 		}
-		at := l.Addr().(*net.TCPAddr).AddrPort()
 		e.tcp = append(e.tcp, newRelay(work, l, n.passage, func(ctx context.Context, from net.Conn) (net.Conn, error) {
-			to := from.LocalAddr().(*net.TCPAddr).AddrPort()
-			if to == at {
-				return nil, errors.New("nobody but pods' way out is here")
+			f := flow{
+				client: from.RemoteAddr().(*net.TCPAddr).AddrPort(), target: from.LocalAddr().(*net.TCPAddr).AddrPort(),
 			}
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", to.String())
+			if to := e.asked.take(f); to != nil {
+				return to, nil
+			}
+			return n.dialOut(ctx, f.target)
 		}))
 		packets, err := n.listenPacket(ctx, wire.Socket{Bind: own, Transparent: true, Original: true})
 		if err != nil {
 			return nil, fmt.Errorf("the way out of the pods: %w", err)
 		}
 		e.udp = append(e.udp, packets)
-		setup.TCP = append(setup.TCP, at)
+		setup.TCP = append(setup.TCP, l.Addr().(*net.TCPAddr).AddrPort())
 		setup.UDP = append(setup.UDP, packets.LocalAddr().(*net.UDPAddr).AddrPort())
 		e.done.Go(func() { n.forwardPackets(work, e, packets) })
 	}
 	return e, nil
 }
 
+// dialOut connects to where a pod wants to go.
+func (n *Namespace) dialOut(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	for _, r := range n.cfg.PodRanges {
+		if node, _ := NodeAddresses(r); to.Addr() == node {
+			return nil, fmt.Errorf("nobody but pods' way out is at %s: %w", to, unix.ECONNREFUSED)
+		}
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", to.String())
+}
+
 func (e *egress) close() {
 	e.stop()
+	e.asked.close()
 	for _, r := range e.tcp {
 		r.close()
 	}

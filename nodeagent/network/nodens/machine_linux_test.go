@@ -30,6 +30,10 @@ const (
 	lan     = "192.0.2.2"    // The machine's address.
 	outside = "198.51.100.9" // A server that is not on the pods' network.
 	mtu     = 1400
+
+	outside6 = "2001:db8:9::9"
+	nowhere  = "203.0.113.1" // Where no way leads.
+	nowhere6 = "2001:db8:a::1"
 )
 
 func TestMain(m *testing.M) {
@@ -129,6 +133,10 @@ func furnish(t *testing.T) {
 	check(t, err)
 	check(t, netlink.LinkSetUp(lo))
 	check(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipnet(outside + "/32")}))
+	check(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipnet(outside6 + "/128"), Flags: unix.IFA_F_NODAD}))
+	for _, to := range []string{nowhere + "/32", nowhere6 + "/128"} {
+		check(t, netlink.RouteAdd(&netlink.Route{Dst: ipnet(to), Type: unix.RTN_UNREACHABLE}))
+	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = "lan0", mtu
 	veth := netlink.NewVeth(attrs)

@@ -66,6 +66,9 @@ func testPods(t *testing.T, way nodens.Egress) {
 		if got := a.try(order{Ask: "tcp", Addr: "10.96.0.1:443"}); !strings.Contains(got.Err, "refused") {
 			t.Errorf("a Service that is none: %+v", got)
 		}
+		if got := a.try(order{Ask: "tcp", Addr: outside + ":9"}); !strings.Contains(got.Err, "connect: connection refused") {
+			t.Errorf("a port elsewhere where nobody listens: %+v", got)
+		}
 	})
 	t.Run("egress", func(t *testing.T) {
 		for _, network := range []string{"tcp", "udp"} {

@@ -20,6 +20,10 @@ const afterDNAT = -90
 // beforeDNAT is where another looks at what is sent from here.
 const beforeDNAT = -150
 
+// afterPolicies is where connections are asked about: behind package policies, so that nobody is asked for what a pod
+// must not reach. Their answers are looked at behind it.
+const afterPolicies = 20
+
 // replies is the direction of a connection's packets that answer: IP_CT_DIR_REPLY.
 const replies = 1
 
@@ -33,9 +37,28 @@ const replies = 1
 //	  from a pod, with an address that is not the pod's         dropped
 //	  from a pod to pods, Services, the node                    on, as routes say
 //	  from a pod to elsewhere, where the process is the way out to the process, or refused
+//	input, behind policies
+//	  a connection that begins, to the process                  to its queue; it goes on, or is marked
+//	  so marked                                                 refused
 //	forward
 //	  to a Service that nobody has translated                   refused
 func setRules(want *wire.Setup) error {
+	ways := [][]expr.Any{nil}
+	if want.Process && want.Queue != 0 {
+		// Kernels have one of the two, or neither: then connections are not asked about.
+		ways = [][]expr.Any{rules.Queue(want.Queue), rules.QueueTarget(want.Queue), nil}
+	}
+	var err error
+	for _, ask := range ways {
+		if err = writeRules(want, ask); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// writeRules does so; ask hands a packet to the queue, unless it is nil.
+func writeRules(want *wire.Setup, ask []expr.Any) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("nftables of the node namespace: %w", err)
@@ -43,6 +66,9 @@ func setRules(want *wire.Setup) error {
 	t := rules.Replace(conn, "monoplane", nftables.TableFamilyINet)
 	output(t)
 	prerouting(t, want)
+	if ask != nil {
+		input(t, ask)
+	}
 	forward(t)
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("the rules of the node namespace were refused by nftables: %w", err)
@@ -99,6 +125,18 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rules.TProxy(to), deliver)
 	}
 	rules.Refuse(add, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED)
+}
+
+// input has the process asked about connections of pods to elsewhere before they are answered. Without the process,
+// they go on, to a listener that is not there.
+func input(t *rules.Table, ask []expr.Any) {
+	add := t.Chain("ask", nftables.ChainTypeFilter, nftables.ChainHookInput, afterPolicies)
+	marked := func(with uint32) []expr.Any {
+		return rules.Meta(expr.MetaKeyMARK, expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(with))
+	}
+	add(marked(mark), rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(podPrefix)), rules.Begins(), ask)
+	add = t.Chain("answer", nftables.ChainTypeFilter, nftables.ChainHookInput, afterPolicies+1)
+	add(marked(wire.Refused), rules.One(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
 }
 
 func forward(t *rules.Table) {

@@ -2,12 +2,14 @@ package rules
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net"
 	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,4 +114,31 @@ func TProxy(to netip.AddrPort) []expr.Any {
 		&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()},
 		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(to.Port())},
 		&expr.TProxy{Family: nfproto(to.Addr()), TableFamily: unix.NFPROTO_INET, RegAddr: 1, RegPort: 2})
+}
+
+// Bits of the flags of TCP, which are at byte 13 of its header.
+const fin, syn, rst, ack = 1, 2, 4, 16
+
+// Begins matches the first packet of a connection of TCP.
+func Begins() []expr.Any {
+	return append(Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{fin | syn | rst | ack}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{syn}})
+}
+
+// Queue hands a packet to the process that has the queue of the number, and lets it pass while nobody has.
+func Queue(number uint16) []expr.Any {
+	return One(&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass})
+}
+
+// QueueTarget does so by the means of iptables, for kernels without nft_queue.
+func QueueTarget(number uint16) []expr.Any {
+	const bypass = 1 // NFQ_FLAG_BYPASS.
+	// struct xt_NFQ_info_v3: the number, how many queues there are, flags.
+	info := xt.Unknown{7: 0}
+	for i, v := range []uint16{number, 1, bypass} {
+		binary.NativeEndian.PutUint16(info[2*i:], v)
+	}
+	return One(&expr.Target{Name: "NFQUEUE", Rev: 3, Info: &info})
 }

@@ -60,7 +60,13 @@ type Setup struct {
 	// Process says that packets which leave go to the process that listens on TCP and UDP, by address family.
 	Process  bool
 	TCP, UDP []netip.AddrPort
+	// Queue is the number of the queue (NFQUEUE) from which the process takes connections of TCP before they are
+	// answered; 0 if it does not. It gives back those that are to be refused with the mark Refused.
+	Queue uint16 `json:",omitempty"`
 }
+
+// Refused is the mark of what the process gives back so that it is refused.
+const Refused = 0x6d71
 
 // Attach connects a pod.
 type Attach struct {

@@ -1,0 +1,156 @@
+package nodens_test
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+// TestRootlessAsk: a pod's connection through the process becomes what the process's own becomes.
+//
+// spec: NET-1
+func TestRootlessAsk(t *testing.T) {
+	if !onMachine(t, true) {
+		return
+	}
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	for _, c := range []struct{ name, to, want string }{
+		{"refused", outside + ":9", "connect: connection refused"},
+		{"refused, of IPv6", "[" + outside6 + "]:9", "connect: connection refused"},
+		{"no way", nowhere + ":9", "connect: no route to host"},
+		{"no way, of IPv6", "[" + nowhere6 + "]:9", "connect: no route to host"},
+	} {
+		if got := a.try(order{Ask: "tcp", Addr: c.to}); !strings.Contains(got.Err, c.want) {
+			t.Errorf("%s: %+v; want %s", c.name, got, c.want)
+		}
+	}
+	for _, host := range []string{outside, "[" + outside6 + "]"} {
+		at, err := serve("tcp", host+":0")
+		check(t, err)
+		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
+		a.do(order{Hold: 300, Addr: at})
+		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
+		a.do(order{Drop: true})
+	}
+
+	// A server that is too busy to answer. The pod is answered when the server is.
+	busy, fill := busyServer(t)
+	answered := make(chan answer, 1)
+	go func() { answered <- a.try(order{Ask: "tcp", Addr: busy.Addr().String(), Bytes: 1000}) }()
+	for begun := time.Now(); !connecting(t, busy.Addr().(*net.TCPAddr).Port); {
+		if time.Since(begun) > patience {
+			t.Fatal("nobody connects to the server")
+		}
+	}
+	select {
+	case got := <-answered:
+		t.Fatalf("the pod was answered before the server had: %+v", got)
+	default:
+	}
+	fill.Close()
+	go func() {
+		for {
+			c, err := busy.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := make([]byte, 2000)
+				for {
+					if _, err := c.Read(b); err != nil {
+						break
+					}
+				}
+				_, _ = c.Write([]byte("done"))
+			}()
+		}
+	}()
+	if got := <-answered; got.Text != "done" {
+		t.Errorf("the server that was busy: %+v", got)
+	}
+}
+
+// busyServer returns a listener that answers nobody until it accepts, since fill has its only place.
+func busyServer(t *testing.T) (l net.Listener, fill net.Conn) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	f := os.NewFile(uintptr(fd), "busy")
+	defer f.Close()
+	check(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(outside).To4())}))
+	check(t, unix.Listen(fd, 0))
+	if l, err = net.FileListener(f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	fill, err = net.Dial("tcp", l.Addr().String())
+	check(t, err)
+	return l, fill
+}
+
+// connecting says whether a socket of this namespace waits to be connected to the port.
+func connecting(t *testing.T, port int) bool {
+	t.Helper()
+	all, err := netlink.SocketDiagTCP(unix.AF_INET)
+	check(t, err)
+	for _, s := range all {
+		if s.State == netlink.TCP_SYN_SENT && int(s.ID.DestinationPort) == port {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRootlessAskWithin: nobody is asked for what a pod must not reach.
+//
+// spec: NET-1
+func TestRootlessAskWithin(t *testing.T) {
+	if !onMachine(t, true) {
+		return
+	}
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	forbidden, err := net.Listen("tcp", outside+":0")
+	check(t, err)
+	defer forbidden.Close()
+
+	// Where package policies has its own.
+	const behind = 10
+	conn, err := n.NFTables()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "policy", Family: nftables.TableFamilyINet})
+	chain := conn.AddChain(&nftables.Chain{Name: "input", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityRef(behind)})
+	port := binaryutil.BigEndian.PutUint16(uint16(forbidden.Addr().(*net.TCPAddr).Port))
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port},
+		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
+	}})
+	check(t, conn.Flush())
+
+	if got := a.try(order{Ask: "tcp", Addr: forbidden.Addr().String()}); !strings.Contains(got.Err, "refused") {
+		t.Errorf("the pod asked what it must not reach: %+v", got)
+	}
+	own, err := net.Dial("tcp", forbidden.Addr().String())
+	check(t, err)
+	defer own.Close()
+	first, err := forbidden.Accept()
+	check(t, err)
+	defer first.Close()
+	if first.RemoteAddr().String() != own.LocalAddr().String() {
+		t.Errorf("%s came before the test itself, %s", first.RemoteAddr(), own.LocalAddr())
+	}
+}
