@@ -56,7 +56,10 @@ func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.
 		attrs.Name, attrs.MTU = name, want.MTU
 		veth := netlink.NewVeth(attrs)
 		veth.PeerName, veth.PeerMTU, veth.PeerNamespace = uplinkName, uint32(want.MTU), netlink.NsFd(int(ns.Fd()))
-		if err := netlink.LinkAdd(veth); err != nil {
+		if err := netlink.LinkAdd(veth); errors.Is(err, unix.EEXIST) {
+			return nil, errors.New("the node namespace is linked to another network namespace than this process's: " +
+				"the server before ran there. Run this one there, too, or end everything with \"monoplane down\" first")
+		} else if err != nil {
 			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
 		}
 		if link, err = netlink.LinkByName(name); err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/nftables"
@@ -75,7 +77,8 @@ func TestRootEgress(t *testing.T) {
 				t.Errorf("%s: the neighbour saw %s; want %s", network, from, lan)
 			}
 		}
-		if got := a.try(order{Ask: "tcp", Addr: neighbour + ":81"}); got.Err == "" {
+		got := a.try(order{Ask: "tcp", Addr: neighbour + ":81"})
+		if !strings.Contains(got.Err, "connect: connection refused") {
 			t.Errorf("a port where nobody listens answered %+v", got)
 		}
 	}
@@ -141,6 +144,26 @@ func TestRootRangeInUse(t *testing.T) {
 		check(t, netlink.RouteDel(r))
 		nothingLeft(t)
 	}
+}
+
+// A server in another network namespace than the one before says so, and leaves everything as it is.
+func TestRootOtherNamespace(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	w := world(t)
+	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	cfg := config(t)
+	n := open(t, cfg)
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "NODENS_TEST=opener")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "linked to another network namespace") {
+		t.Errorf("a server in another network namespace: %s, %v", out, err)
+	}
+	a.do(order{Ask: "tcp", Addr: neighbour + ":80", Bytes: 1000})
 }
 
 // Pods hand on pieces as large as the link of the machine's default route takes, up to our own bound.
