@@ -224,6 +224,11 @@ func nodeSide(h *netlink.Handle, near netlink.Link, want *wire.Attach) error {
 	if err := Segment(h, near, want.Segment, want.Ingress != 0); err != nil {
 		return err
 	}
+	// With rules of routing of its own, the namespace would look up a route to the source of each packet, to see that it
+	// is not one of its own addresses. The table of rules has looked already, at these links and no others.
+	if err := sysctl("ipv4/conf/"+name+"/accept_local", "1"); err != nil {
+		return err
+	}
 	if err := h.LinkSetUp(near); err != nil {
 		return fmt.Errorf("the link %s: %w", name, err)
 	}
