@@ -1,7 +1,10 @@
 package nodens_test
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -126,21 +129,7 @@ func TestRootlessAskWithin(t *testing.T) {
 	check(t, err)
 	defer forbidden.Close()
 
-	// Where package policies has its own.
-	const behind = 10
-	conn, err := n.NFTables()
-	check(t, err)
-	table := conn.AddTable(&nftables.Table{Name: "policy", Family: nftables.TableFamilyINet})
-	chain := conn.AddChain(&nftables.Chain{Name: "input", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityRef(behind)})
-	port := binaryutil.BigEndian.PutUint16(uint16(forbidden.Addr().(*net.TCPAddr).Port))
-	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port},
-		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
-	}})
-	check(t, conn.Flush())
-
+	forbid(t, n, nftables.ChainHookInput, forbidden.Addr().(*net.TCPAddr).Port)
 	if got := a.try(order{Ask: "tcp", Addr: forbidden.Addr().String()}); !strings.Contains(got.Err, "refused") {
 		t.Errorf("the pod asked what it must not reach: %+v", got)
 	}
@@ -152,5 +141,55 @@ func TestRootlessAskWithin(t *testing.T) {
 	defer first.Close()
 	if first.RemoteAddr().String() != own.LocalAddr().String() {
 		t.Errorf("%s came before the test itself, %s", first.RemoteAddr(), own.LocalAddr())
+	}
+}
+
+// forbid refuses connections to a port, where package policies does.
+func forbid(t *testing.T, n *nodens.Namespace, hook *nftables.ChainHook, port int) {
+	t.Helper()
+	const behind = 10
+	conn, err := n.NFTables()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "policy", Family: nftables.TableFamilyINet})
+	chain := conn.AddChain(&nftables.Chain{Name: "hook", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: hook, Priority: nftables.ChainPriorityRef(behind)})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(uint16(port))},
+		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
+	}})
+	check(t, conn.Flush())
+}
+
+func TestRootlessRefusals(t *testing.T) {
+	if onMachine(t, true) {
+		testRefusals(t)
+	}
+}
+
+// testRefusals: clients of the machine's ports, who come to pods with their own addresses, learn at once that a policy
+// refuses them. The refusal is for an address that is not the node's, but goes to the socket that speaks for it.
+func testRefusals(t *testing.T) {
+	n := open(t, config(t))
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	forbid(t, n, nftables.ChainHookOutput, 81)
+	client := netip.MustParseAddrPort("192.0.2.77:0")
+	for port, want := range map[uint16]string{80: "", 81: "connection refused"} {
+		for _, a := range addresses(6) {
+			if !a.Is4() {
+				client = netip.MustParseAddrPort("[2001:db8::77]:0")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			c, err := n.Dial(ctx, "tcp", client, netip.AddrPortFrom(a, port))
+			cancel()
+			if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
+				t.Errorf("port %d of %s, for %s: %s; want %q", port, a, client, got, want)
+			}
+			if err == nil {
+				c.Close()
+			}
+		}
+		client = netip.MustParseAddrPort("192.0.2.77:0")
 	}
 }

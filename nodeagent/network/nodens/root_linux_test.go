@@ -21,6 +21,12 @@ func TestRootNFTables(t *testing.T) {
 	}
 }
 
+func TestRootRefusals(t *testing.T) {
+	if onMachine(t, false) {
+		testRefusals(t)
+	}
+}
+
 func TestRootSpoofing(t *testing.T) {
 	if onMachine(t, false) {
 		testSpoofing(t)

@@ -24,13 +24,17 @@ const beforeDNAT = -150
 // must not reach. Their answers are looked at behind it.
 const afterPolicies = 20
 
-// replies is the direction of a connection's packets that answer: IP_CT_DIR_REPLY.
-const replies = 1
+// Directions of a connection's packets: IP_CT_DIR_ORIGINAL, IP_CT_DIR_REPLY.
+const (
+	original = 0
+	replies  = 1
+)
 
 // setRules replaces the table "monoplane" of the node namespace, in one transaction:
 //
 //	output
 //	  what a socket sends with an address of somebody else      its connection marked
+//	  what refuses a connection so marked                       delivered to its socket
 //	prerouting, behind the translation of Services
 //	  answers to connections so marked                          delivered to their sockets
 //	  what a transparent socket of this namespace waits for     delivered to it
@@ -83,24 +87,42 @@ func output(t *rules.Table) {
 	add := t.Chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, beforeDNAT)
 	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq,
 		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)),
+		direction(original),
 		[]expr.Any{
 			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
 			&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: 1},
 		})
+	// Where rules of this namespace refuse such a connection, such as package policies', the kernel sends the refusal
+	// from here, to the address of somebody else, from where it would not come back.
+	add = t.Chain("refusals", nftables.ChainTypeRoute, nftables.ChainHookOutput, beforeDNAT)
+	add(answers(), deliver())
+}
+
+// answers matches what answers connections that output has marked.
+func answers() []expr.Any {
+	return append(rules.Compare(&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, expr.CmpOpEq,
+		binaryutil.NativeEndian.PutUint32(mark)),
+		direction(replies)...)
+}
+
+func direction(of byte) []expr.Any {
+	return rules.Compare(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, expr.CmpOpEq, []byte{of})
+}
+
+// deliver marks a packet, so that it is routed to a socket of this namespace.
+func deliver() []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+		&expr.Verdict{Kind: expr.VerdictAccept},
+	}
 }
 
 func prerouting(t *rules.Table, want *wire.Setup) {
 	accept := rules.Verdict(expr.VerdictAccept)
 	add := t.Chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, afterDNAT)
-	deliver := []expr.Any{
-		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
-		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
-		&expr.Verdict{Kind: expr.VerdictAccept},
-	}
-	add(rules.Compare(&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, expr.CmpOpEq,
-		binaryutil.NativeEndian.PutUint32(mark)),
-		rules.Compare(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, expr.CmpOpEq, []byte{replies}), deliver)
-	add(rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0), deliver)
+	add(answers(), deliver())
+	add(rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0), deliver())
 	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(podPrefix)), accept)
 	// What neighbours say to each other.
 	for _, p := range []string{"fe80::/10", "ff02::/16", "::/128"} {
@@ -119,10 +141,10 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpEq,
 		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)), accept)
 	for _, to := range want.TCP {
-		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}), rules.TProxy(to), deliver)
+		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}), rules.TProxy(to), deliver())
 	}
 	for _, to := range want.UDP {
-		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rules.TProxy(to), deliver)
+		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rules.TProxy(to), deliver())
 	}
 	rules.Refuse(add, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED)
 }
