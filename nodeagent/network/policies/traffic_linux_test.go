@@ -162,14 +162,22 @@ func (g *ground) dial(ns *netnstest.NS, from netip.Addr, protocol string, to net
 	})
 }
 
-// speak has a connection answer.
+// speak has a connection answer. What UDP has lost is said again.
 func speak(c net.Conn) error {
 	question := fmt.Sprintln(rand.Uint64())
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := fmt.Fprint(c, question); err != nil {
-		return err
+	times, wait := 1, 30*time.Second
+	if c.LocalAddr().Network() == "udp" {
+		times, wait = 30, time.Second
 	}
-	answer, err := bufio.NewReader(c).ReadString('\n')
+	var answer string
+	err := os.ErrDeadlineExceeded
+	for ; times > 0 && errors.Is(err, os.ErrDeadlineExceeded); times-- {
+		_ = c.SetDeadline(time.Now().Add(wait))
+		if _, err := fmt.Fprint(c, question); err != nil {
+			return err
+		}
+		answer, err = bufio.NewReader(c).ReadString('\n')
+	}
 	if err == nil && answer != question {
 		err = fmt.Errorf("asked %q, the answer is %q", question, answer)
 	}
