@@ -23,16 +23,14 @@ const (
 	benchPods    = "10.211.0.0/24"
 	benchPodA    = "10.211.0.3"
 	benchPodB    = "10.211.0.4"
-	benchPodC    = "10.211.0.5"
 	bareA, bareB = "192.0.2.1", "192.0.2.2"
 	benchPort    = ":5201"
 	// usualSegment is in how large pieces Linux hands on connections over links that nobody has changed, in bytes.
 	usualSegment = 64 << 10
 )
 
-// benchNetwork sends through the pod network as it is without root, and beside it through a bare veth pair between two
-// of the same kind of namespaces. As root the network is the same inside, but for the pieces in which pods hand on
-// connections: these are those of the link out of the machine. Nothing of the machine's own network is touched.
+// benchNetwork sends through the pod network as it is without root and as root, and beside it through a bare veth pair
+// between two of the same kind of namespaces. Nothing of the machine's own network is touched.
 func benchNetwork(ctx context.Context, e *env) error {
 	if _, err := exec.LookPath("nsenter"); err != nil {
 		fmt.Println("network: skipped: nsenter is not installed")
@@ -61,15 +59,15 @@ func benchNetwork(ctx context.Context, e *env) error {
 	}
 	defer user.Close()
 	// A pod each for the network and for the bare pair, since a namespace has its own links.
-	var ends [5]*inNamespace
-	for i, sandbox := range []string{"a", "b", "c", "", ""} {
+	var ends [4]*inNamespace
+	for i, sandbox := range []string{"a", "b", "", ""} {
 		netns, err := n.NewPodNamespace(ctx)
 		if err != nil {
 			return err
 		}
 		defer netns.Close()
 		if sandbox != "" {
-			address := netip.MustParseAddr([]string{benchPodA, benchPodB, benchPodC}[i])
+			address := netip.MustParseAddr([]string{benchPodA, benchPodB}[i])
 			if _, err := n.Attach(ctx, sandbox, netns, nodens.AttachConfig{Addresses: []netip.Addr{address}}); err != nil {
 				return err
 			}
@@ -79,10 +77,7 @@ func benchNetwork(ctx context.Context, e *env) error {
 		}
 		defer ends[i].close()
 	}
-	a, b, usual, c, d := ends[0], ends[1], ends[2], ends[3], ends[4]
-	if _, err := usual.do(inOrder{Segment: usualSegment}); err != nil {
-		return err
-	}
+	a, b, c, d := ends[0], ends[1], ends[2], ends[3]
 	if _, err := c.do(inOrder{Peer: d.pid, MTU: n.Status().MTU}); err != nil {
 		return fmt.Errorf("the bare veth pair: %w", err)
 	}
@@ -108,10 +103,9 @@ func benchNetwork(ctx context.Context, e *env) error {
 		return err
 	}
 	e.gigabits("pod to pod", p, "bare veth pair", 0.9)
-	if p, err = paired(rounds, send(usual, benchPodB+benchPort), bare); err != nil {
+	if err := benchRootPods(e, rounds, size, n.Status().MTU, bare); err != nil {
 		return err
 	}
-	e.gigabits("pod to pod in pieces of 64 KiB, as root", p, "bare veth pair", 0.9)
 	err = benchServices(ctx, e, n, rounds, func(to string) func(int) (float64, error) { return send(a, to) }, bare)
 	if err != nil {
 		return err
@@ -170,6 +164,9 @@ type inOrder struct {
 	Up    bool // The end of a veth that another has made.
 	// Segment sets in how large pieces a pod hands on connections, where the kernel can.
 	Segment int
+	// Machine is the directory of a node namespace that is opened as root, with pods whose links have MTU and Segment.
+	// What is sent afterwards goes from one of the pods.
+	Machine string
 }
 
 type inAnswer struct {
@@ -239,10 +236,17 @@ func (p *inNamespace) do(o inOrder) (float64, error) {
 // serveOrders is the process in the namespace.
 func serveOrders() {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	ctx := context.Background()
+	var m machine
+	defer func() {
+		if err := m.close(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: network:", err)
+		}
+	}()
 	var o inOrder
 	for in.Decode(&o) == nil {
 		var a inAnswer
-		if err := a.carryOut(o); err != nil {
+		if err := a.carryOut(ctx, &m, o); err != nil {
 			a.Err = err.Error()
 		}
 		_ = out.Encode(a)
@@ -250,8 +254,12 @@ func serveOrders() {
 	}
 }
 
-func (a *inAnswer) carryOut(o inOrder) (err error) {
+func (a *inAnswer) carryOut(ctx context.Context, m *machine, o inOrder) (err error) {
 	switch {
+	case o.Machine != "":
+		err = m.open(ctx, o.Machine, o.MTU, o.Segment)
+	case o.Send != "" && m.node != nil:
+		a.Rate, err = m.pods[0].do(o)
 	case o.Serve != "":
 		_, err = sink(o.Serve)
 	case o.Send != "":

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+// machine is this program in user and network namespaces of its own, which stand for a machine on which it is root:
+// its node namespace and two pods of it.
+type machine struct {
+	cfg  nodens.Config
+	node *nodens.Namespace
+	pods []*inNamespace
+}
+
+// open makes it; pods have links of an MTU, and hand on connections in pieces of so many bytes.
+func (m *machine) open(ctx context.Context, dir string, mtu, segment int) error {
+	m.cfg = nodens.Config{Cluster: "bench", Dir: dir, PodRanges: []netip.Prefix{netip.MustParsePrefix(benchPods)},
+		ServiceRanges: []netip.Prefix{netip.MustParsePrefix(benchServiceRange)}}
+	err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
+	if err != nil {
+		return err
+	}
+	if m.node, err = nodens.Open(ctx, m.cfg); err != nil {
+		return err
+	}
+	if s := m.node.Status(); s.Rootless || s.Egress != nodens.EgressMasquerade {
+		return fmt.Errorf("the network is not as it is as root: %+v", s)
+	}
+	for i, at := range []string{benchPodA, benchPodB} {
+		netns, err := m.node.NewPodNamespace(ctx)
+		if err != nil {
+			return err
+		}
+		defer netns.Close()
+		_, err = m.node.Attach(ctx, fmt.Sprint("pod", i), netns,
+			nodens.AttachConfig{Addresses: []netip.Addr{netip.MustParseAddr(at)}, MTU: mtu})
+		if err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command("nsenter", "--net=/proc/self/fd/3", "--", self)
+		cmd.ExtraFiles = []*os.File{netns}
+		pod, err := startInNamespace(cmd)
+		if err != nil {
+			return err
+		}
+		m.pods = append(m.pods, pod)
+		if _, err := pod.do(inOrder{Segment: segment}); err != nil {
+			return err
+		}
+	}
+	_, err = m.pods[1].do(inOrder{Serve: benchPodB + benchPort})
+	return err
+}
+
+func (m *machine) close(ctx context.Context) error {
+	for _, p := range m.pods {
+		p.close()
+	}
+	if m.node == nil {
+		return nil
+	}
+	return errors.Join(m.node.Close(), nodens.Remove(ctx, m.cfg))
+}
+
+// benchRootPods compares pods as they are as root, whose pieces are those of the link out of the machine, with the
+// bare pair.
+func benchRootPods(e *env, rounds int, size int64, mtu int, bare func(int) (float64, error)) error {
+	dir, err := e.tempDir()
+	if err != nil {
+		return err
+	}
+	ns, err := enterOwnNamespace()
+	if err != nil {
+		return err
+	}
+	defer ns.close()
+	if _, err := ns.do(inOrder{Machine: dir, MTU: mtu, Segment: usualSegment}); err != nil {
+		return fmt.Errorf("pods as root: %w", err)
+	}
+	p, err := paired(rounds, func(int) (float64, error) {
+		return ns.do(inOrder{Send: benchPodB + benchPort, Bytes: size})
+	}, bare)
+	if err != nil {
+		return err
+	}
+	e.gigabits("pod to pod in pieces of 64 KiB, as root", p, "bare veth pair", 0.9)
+	return nil
+}
