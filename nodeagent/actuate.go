@@ -138,10 +138,16 @@ func (j job) update(ctx context.Context, c change, r *runtimeapi.LinuxContainerR
 // which is told if the pod asks for more than that.
 func (j job) setGroup(ctx context.Context, r *runtimeapi.LinuxContainerResources, a podstate.Actuate) error {
 	g := j.agent.groups
+	if j.agent.limitsPods {
+		if err := j.limitSandboxes(ctx, r); err != nil {
+			return fmt.Errorf("the cgroup of the pod: %s", text(err))
+		}
+		return nil
+	}
 	if g == nil {
 		before, whole := a.From.GetSpec().GetResources().GetLimits(), a.To.GetSpec().GetResources().GetLimits()
 		if (whole[podlevel.CPU] != nil || whole[podlevel.Memory] != nil) && len(before) == 0 {
-			j.settleGroup(ctx, j.prepareGroup())
+			j.settleGroup(ctx, "", j.prepareGroup())
 		}
 		return nil
 	}
@@ -162,7 +168,7 @@ func (j job) checkUsage(ctx context.Context, changes []change, was, now *runtime
 	falls := func(was, now *runtimeapi.LinuxContainerResources) bool {
 		return unlimited(now.GetMemoryLimitInBytes()) < unlimited(was.GetMemoryLimitInBytes())
 	}
-	whole := falls(was, now) && j.agent.groups != nil
+	whole := falls(was, now) && j.agent.hasGroup()
 	if !whole && !slices.ContainsFunc(changes, func(c change) bool { return falls(c.was, c.now) }) {
 		return nil
 	}

@@ -37,11 +37,13 @@ type Agent struct {
 	leasing chan struct{}
 
 	// inOrder, host, groups and criNode are set before the first worker is made and never change. There are no groups
-	// where it is not known how the runtime names them, or where it has its own.
-	host    *podstate.Host
-	groups  *podcgroup.Groups
-	criNode criconfig.Node
-	inOrder inOrder
+	// where it is not known how the runtime names them, or where it has its own, in which it may limit pods as it is
+	// told: limitsPods.
+	host       *podstate.Host
+	groups     *podcgroup.Groups
+	limitsPods bool
+	criNode    criconfig.Node
+	inOrder    inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
 	// volumes is nil on a simulated machine, and so is tokens.

@@ -60,6 +60,18 @@ func driverOf(config string) (systemd, known bool) {
 	return r.Options.SystemdCgroup, ok && r.Type == "io.containerd.runc.v2"
 }
 
+// runtimeLimitsPods asks the runtime whether it limits pods as a whole by itself, in cgroups of its own, as
+// UpdatePodSandboxResources tells it. For other runtimes the call is but news of what the agent has done.
+func (a *Agent) runtimeLimitsPods(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	got, err := a.cfg.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	return err == nil && got.GetInfo()["limits_pods"] == "cgroup"
+}
+
+// hasGroup reports whether what the pod as a whole may use can be set.
+func (a *Agent) hasGroup() bool { return a.groups != nil || a.limitsPods }
+
 // cgroupParent returns where the runtime is to put the pod's containers; empty where it has its own place.
 func (j job) cgroupParent() string {
 	if j.agent.groups == nil {
@@ -68,11 +80,12 @@ func (j job) cgroupParent() string {
 	return j.agent.groups.Parent(uidOf(j.pod), qos.Of(j.pod))
 }
 
-// prepareGroup makes the pod's cgroup with what the pod as a whole may use. The error is for settleGroup.
+// prepareGroup makes the pod's cgroup with what the pod as a whole may use, where the agent makes it. The error is for
+// settleGroup.
 func (j job) prepareGroup() error {
 	g := j.agent.groups
 	if g == nil {
-		if whole := j.pod.GetSpec().GetResources().GetLimits(); !j.agent.cfg.Simulated &&
+		if whole := j.pod.GetSpec().GetResources().GetLimits(); !j.agent.limitsPods && !j.agent.cfg.Simulated &&
 			(whole[podlevel.CPU] != nil || whole[podlevel.Memory] != nil) {
 			return errors.New("the container runtime has cgroups of its own, or does not say how it names them")
 		}
@@ -83,10 +96,14 @@ func (j job) prepareGroup() error {
 
 // settleGroup sets what could not be set before the sandbox was there, and tells the user when limits of the pod as a
 // whole are not enforced. Those of its containers are the runtime's, and hold all the same.
-func (j job) settleGroup(ctx context.Context, err error) {
+func (j job) settleGroup(ctx context.Context, sandbox string, err error) {
 	r := criconfig.PodResources(j.pod, j.facts())
-	if g := j.agent.groups; g != nil && err == nil {
+	switch g := j.agent.groups; {
+	case err != nil:
+	case g != nil:
 		err = g.Settle(ctx, uidOf(j.pod), qos.Of(j.pod), r)
+	case j.agent.limitsPods:
+		err = j.limitSandbox(ctx, sandbox, r)
 	}
 	if err == nil {
 		return
@@ -97,6 +114,33 @@ func (j job) settleGroup(ctx context.Context, err error) {
 	}
 	j.agent.cfg.Recorder.Event(j.pod, record.Warning, "NotEnforced", "Starting",
 		"The limits of the pod as a whole are not enforced, only those of each container: "+text(err))
+}
+
+// limitSandbox has a runtime that limits pods do so.
+func (j job) limitSandbox(ctx context.Context, sandbox string, r *runtimeapi.LinuxContainerResources) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	_, err := j.agent.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: sandbox, Resources: r,
+	})
+	return err
+}
+
+// limitSandboxes does so for the sandbox that the pod has now.
+func (j job) limitSandboxes(ctx context.Context, r *runtimeapi.LinuxContainerResources) error {
+	_, boxes, err := j.agent.listRuntime(ctx, map[string]string{criconfig.LabelPodUID: uidOf(j.pod)})
+	if err != nil {
+		return err
+	}
+	for _, box := range boxes {
+		if box.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY || !j.agent.owns(box.GetLabels()) {
+			continue
+		}
+		if err := j.limitSandbox(ctx, box.GetId(), r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeGroup removes the pod's cgroup.

@@ -164,7 +164,7 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}
-	j.settleGroup(ctx, unlimited)
+	j.settleGroup(ctx, run.GetPodSandboxId(), unlimited)
 	box, err := j.agent.sandbox(ctx, run.GetPodSandboxId(), uidOf(j.pod))
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}

@@ -2,11 +2,16 @@ package nodeagent_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
@@ -82,4 +87,79 @@ func TestLimitsOfTheNodeAreAnEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// limiter is a runtime that limits pods as a whole by itself, but not those of one name.
+type limiter struct {
+	*fake.Runtime
+
+	refused string
+
+	mu   sync.Mutex
+	told map[string]string // By the name of the pod: its limits of processor time and memory.
+}
+
+func (l *limiter) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	out, err := l.Runtime.Status(ctx, req)
+	if err == nil {
+		out.Info = map[string]string{"limits_pods": "cgroup"}
+	}
+	return out, err
+}
+
+func (l *limiter) UpdatePodSandboxResources(
+	ctx context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	got, err := l.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: req.GetPodSandboxId()})
+	if err != nil {
+		return nil, err
+	}
+	name := got.GetStatus().GetMetadata().GetName()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told[name] = fmt.Sprint(req.GetResources().GetCpuQuota(), " ", req.GetResources().GetMemoryLimitInBytes())
+	if name == l.refused {
+		return nil, status.Error(codes.FailedPrecondition, "the memory limit is not enforced: nobody may")
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// A runtime that limits pods as a whole is told what they may use, when they start and when they are resized; what it
+// cannot do is an event of the pod.
+//
+// spec: INIT-8, OBJ-10
+func TestPodsAreLimitedByTheirRuntime(t *testing.T) {
+	resizing(t, func(w *world) {
+		l := &limiter{Runtime: w.rt, refused: "refused", told: map[string]string{}}
+		w.cri.Stop()
+		w.cri = inproc.NewServer(nil, nil)
+		runtimeapi.RegisterRuntimeServiceServer(w.cri, l)
+		runtimeapi.RegisterImageServiceServer(w.cri, w.rt)
+		conn := w.cri.Conn()
+		w.cfg.Runtime, w.cfg.Images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+		w.start()
+		w.create("limited", limits("cpu", "1", "memory", "64Mi"))
+		w.create("free")
+		w.create("refused", limits("cpu", "1", "memory", "64Mi"))
+		w.settle()
+		w.resize("limited", "cpu", "2", "memory", "64Mi")
+		want := map[string]string{"limited": "200000 67108864", "free": "0 0", "refused": "100000 67108864"}
+		l.mu.Lock()
+		if !maps.Equal(l.told, want) {
+			t.Errorf("it was told %v, want %v", l.told, want)
+		}
+		l.mu.Unlock()
+		n := 0
+		for _, e := range w.events() {
+			if strings.HasPrefix(e, "NotEnforced: ") {
+				n++
+				if !strings.Contains(e, "the pod as a whole are not enforced") || !strings.Contains(e, "nobody may") {
+					t.Errorf("the event is %q", e)
+				}
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d events, want one of the refused pod", n)
+		}
+	})
 }

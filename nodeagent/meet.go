@@ -33,6 +33,7 @@ func (a *Agent) meetRuntime(ctx context.Context) error {
 		info.KubeletVersion = a.cfg.Version
 	}
 	a.groups = a.findGroups(ctx)
+	a.limitsPods = a.groups == nil && a.runtimeLimitsPods(ctx)
 	a.criNode = a.nodeFacts()
 	a.askRuntime(ctx)
 	return ctx.Err()

@@ -115,6 +115,9 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 		}
 		list = append(list, c)
 	}
+	if sb.resources, err = loadResources(sb.dir); err != nil {
+		return nil, err
+	}
 	sb.shim, _ = loadShim(sb.dir)
 	var joined bool
 	sb.ips, joined = loadAddresses(sb.dir)

@@ -246,6 +246,45 @@ func (r *Runtime) ReopenContainerLog(
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
+// UpdatePodSandboxResources sets what the containers of a pod may use together, and what their pod is worth beside
+// others where they compete. It fails if a limit cannot be set, or does not hold for a container that runs; then what
+// is set is not taken back. Containers made later are in the groups that it takes, also after a restart. What the
+// containers need and the runtime's overhead are not added up: who asks has done so.
+func (r *Runtime) UpdatePodSandboxResources(
+	_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	r.mu.RLock()
+	sb := r.sandboxes[req.GetPodSandboxId()]
+	ready := sb != nil && sb.readyLocked()
+	r.mu.RUnlock()
+	if sb == nil {
+		return nil, notFound("sandbox", req.GetPodSandboxId())
+	}
+	if !ready {
+		return nil, wrongState("sandbox %s is not ready", sb.id)
+	}
+	sb.creating.Lock()
+	defer sb.creating.Unlock()
+	now := proto.CloneOf(req.GetResources())
+	if err := saveResources(sb.dir, now); err != nil {
+		return nil, failed("the limits of the pod cannot be kept: %v", err)
+	}
+	var members []sys.Cgroup
+	r.mu.Lock()
+	sb.resources = now
+	for _, c := range sb.containers {
+		if c.stateLocked() != runtimeapi.ContainerState_CONTAINER_EXITED {
+			members = append(members, c.rec.group)
+		}
+	}
+	r.mu.Unlock()
+	lim, _ := limits(now)
+	if failures := r.cgroups.LimitPod(sb.rec.group, members, lim); len(failures) > 0 {
+		return nil, wrongState("%s", failures[0])
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 // UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup; one
 // that stays as it is may be unenforced as before. What was set is told from then on, also after a restart.
 func (r *Runtime) UpdateContainerResources(

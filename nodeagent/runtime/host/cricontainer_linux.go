@@ -96,11 +96,12 @@ func (r *Runtime) twin(sb *sandbox, config *runtimeapi.ContainerConfig) (id stri
 // makeContainer makes the container's cgroups and files.
 func (r *Runtime) makeContainer(c *container) error {
 	r.mu.RLock()
-	noView := c.sb.noView
+	noView, pod := c.sb.noView, c.sb.resources
 	r.mu.RUnlock()
 	res := c.rec.config.GetLinux().GetResources()
 	lim, warnings := limits(res)
-	group, unenforced, err := r.cgroups.MakeContainer(c.sb.rec.group, c.id, lim)
+	whole, _ := limits(pod) // what it knows no limit for, nobody has asked the runtime for
+	group, unenforced, err := r.cgroups.MakeContainer(c.sb.rec.group, c.id, lim, whole)
 	if err != nil {
 		return err
 	}

@@ -111,9 +111,11 @@
 // message is named by MONOPLANE_TERMINATION_LOG in the environment too, the directory with the token of the pod's
 // service account by MONOPLANE_SERVICE_ACCOUNT: where no view can be made that is the way to it. Resource limits are
 // enforced as far as writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON
-// array, under "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent
-// and changed its marker (see package sys) can be missed only if the shim is killed; a process that forks faster than
-// it can be killed delays the end of its container but is never reported gone.
+// array, under "warnings" in the info of ContainerStatus. What a pod may use as a whole is set by
+// UpdatePodSandboxResources (limits_pods in the info of Status says so), and is the agent's to ask for. Without a
+// cgroup2, a process that has both left its parent and changed its marker (see package sys) can be missed only if the
+// shim is killed; a process that forks faster than it can be killed delays the end of its container but is never
+// reported gone.
 //
 // An image_sub_path beside a host_path is a path below that, as it is beside an image (opens_sub_paths in the info of
 // Status says so). It is opened when the container starts, and no link leads it out of the host_path, even if that is
@@ -144,8 +146,7 @@
 //	pods/ID/containers/ID/bundle/rootfs      where the root is mounted, in the container's mount namespace
 //
 // Nothing is mounted in the machine's own mount namespace, so that nothing is left mounted, whatever is killed.
-// Images need root so far. As root, the pods' cgroups are below /monoplane in every hierarchy unless
-// Config.CgroupParent says otherwise.
+// As root, the pods' cgroups are below /monoplane in every hierarchy unless Config.CgroupParent says otherwise.
 //
 // # Streams
 //

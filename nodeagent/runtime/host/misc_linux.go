@@ -13,6 +13,10 @@ const subPathsInfo = "opens_sub_paths"
 // usersInfo is where it says why pods cannot have users of their own (hostUsers: false).
 const usersInfo = "no_user_namespaces"
 
+// limitsInfo is where it says that UpdatePodSandboxResources limits pods as a whole: other runtimes leave that to the
+// agent.
+const limitsInfo = "limits_pods"
+
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: r.name(), RuntimeVersion: "1",
@@ -21,7 +25,7 @@ func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 
 // Status implements CRI. The runtime is ready from New to Close.
 func (r *Runtime) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	info := map[string]string{subPathsInfo: "host_path"}
+	info := map[string]string{subPathsInfo: "host_path", limitsInfo: "cgroup"}
 	if ok, why := r.cgroups.Killable(); !ok {
 		info["cgroup"] = why
 	}
@@ -44,7 +48,7 @@ func (r *Runtime) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*run
 }
 
 // RuntimeConfig implements CRI. Nobody can choose the cgroups of pods: the runtime makes them where it may, in the
-// way that it finds.
+// way that it finds, and UpdatePodSandboxResources says what pods may use.
 func (r *Runtime) RuntimeConfig(
 	context.Context, *runtimeapi.RuntimeConfigRequest,
 ) (*runtimeapi.RuntimeConfigResponse, error) {

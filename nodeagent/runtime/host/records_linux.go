@@ -145,7 +145,8 @@ func loadContainer(name string) (*containerRecord, error) {
 	return r, err
 }
 
-// saveResources adds to the file "resources" what a container was given after it was made. Its last record holds.
+// saveResources adds to the file "resources" what a container, or a pod as a whole, was given after it was made. Its
+// last record holds.
 func saveResources(dir string, r *runtimeapi.LinuxContainerResources) error {
 	text, err := proto.Marshal(r)
 	if err != nil {

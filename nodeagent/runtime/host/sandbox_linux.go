@@ -30,7 +30,7 @@ type sandbox struct {
 	// shim is its process, as far as known. It is set before others know the sandbox.
 	shim sys.Proc
 
-	creating sync.Mutex // Held while a container is made.
+	creating sync.Mutex // Held while a container is made, or the limits of the pod are set.
 	cpu      meter
 
 	// Guarded by Runtime.mu.
@@ -48,6 +48,8 @@ type sandbox struct {
 	conn       *shimConn     // The latest connection; nil while there is none.
 	changed    chan struct{} // Closed and replaced when conn changes.
 	gone       chan struct{} // Closed when the sandbox is gone.
+	// resources are those of all its containers together, nil for none that are known.
+	resources *runtimeapi.LinuxContainerResources
 }
 
 // container is one container of a sandbox.

@@ -59,7 +59,7 @@ func TestNoGroups(t *testing.T) {
 		t.Errorf("%q %v", shim, err)
 	}
 	g, warnings, err := m.MakeContainer(pod, "c", Limits{MemoryBytes: 1, CPUQuota: 1, PIDs: 1, CPUs: "0",
-		CPUShares: 1024})
+		CPUShares: 1024}, Limits{MemoryBytes: 1})
 	if err != nil || g.Unified != "" || len(g.V1) != 0 || len(warnings) != 4 {
 		t.Errorf("%+v %q %v", g, warnings, err)
 	}
@@ -67,6 +67,9 @@ func TestNoGroups(t *testing.T) {
 		if !strings.Contains(w, "is not enforced: no cgroup with that controller is writable") {
 			t.Errorf("%q", w)
 		}
+	}
+	if w := m.LimitPod(pod, nil, Limits{MemoryBytes: 1, CPUShares: 1024}); len(w) != 1 {
+		t.Errorf("%q", w)
 	}
 	if u := Stats(g); u.CPUNanos >= 0 || u.MemoryBytes >= 0 {
 		t.Errorf("%+v", u)

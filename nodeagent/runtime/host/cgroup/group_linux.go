@@ -47,8 +47,11 @@ func (m *Manager) MakePod(pod sys.Cgroup) (shim string, err error) {
 	return shim, nil
 }
 
-// MakeContainer makes a container's groups, and sets its limits as far as it goes.
-func (m *Manager) MakeContainer(pod sys.Cgroup, containerID string, lim Limits) (sys.Cgroup, []string, error) {
+// MakeContainer makes a container's groups, and sets its limits as far as it goes. The container has a part in the
+// limits of its pod as a whole, which LimitPod has set.
+func (m *Manager) MakeContainer(
+	pod sys.Cgroup, containerID string, lim, whole Limits,
+) (sys.Cgroup, []string, error) {
 	var g sys.Cgroup
 	if pod.Unified != "" {
 		g.Unified = filepath.Join(pod.Unified, short(containerID))
@@ -67,7 +70,28 @@ func (m *Manager) MakeContainer(pod sys.Cgroup, containerID string, lim Limits) 
 			g.V1 = append(g.V1, dir)
 		}
 	}
+	for _, s := range whole.settings() {
+		podDir := m.limitedV1(pod, s)
+		if dir := filepath.Join(podDir, short(containerID)); podDir != "" && !contains(g.V1, dir) {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return sys.Cgroup{}, nil, err
+			}
+			g.V1 = append(g.V1, dir)
+		}
+	}
 	return g, warnings, nil
+}
+
+// LimitPod sets the limits of a pod as a whole, and says which of them are not enforced: those that cannot be set, and
+// those that do not hold for one of its members, which is in no group for them.
+func (m *Manager) LimitPod(pod sys.Cgroup, members []sys.Cgroup, lim Limits) []string {
+	var warnings []string
+	for _, s := range lim.settings() {
+		if err := m.limitPod(pod, members, s); err != nil && s.what != "" {
+			warnings = append(warnings, s.what+" is not enforced: "+err.Error())
+		}
+	}
+	return warnings
 }
 
 func contains(list []string, s string) bool {

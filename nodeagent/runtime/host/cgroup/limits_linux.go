@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -118,7 +119,7 @@ var errNoController = errors.New("no cgroup with that controller is writable")
 // apply sets s in cgroup2 if its controller is there, else in cgroup v1, where it makes the directory and returns it.
 func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir string, err error) {
 	if unified != "" {
-		if err = enable(filepath.Dir(pod.Unified), pod.Unified, s.controller); err == nil {
+		if err = enable(s.controller, filepath.Dir(pod.Unified), pod.Unified); err == nil {
 			return "", writeAll(unified, s.v2)
 		}
 	}
@@ -148,6 +149,46 @@ func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir 
 	return dir, writeAll(dir, s.v1)
 }
 
+// limitPod sets s for a pod, in cgroup2 if its controller is there, else in cgroup v1.
+func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) error {
+	var err error
+	if pod.Unified != "" {
+		if err = enable(s.controller, filepath.Dir(pod.Unified)); err == nil {
+			return writeAll(pod.Unified, s.v2)
+		}
+	}
+	dir := v1Dir(pod, m.v1[s.controller])
+	if s.what == "" { // A preference is worth no group that nobody else needs.
+		if dir == "" || len(m.hierarchies) == 0 {
+			return nil
+		}
+	}
+	if dir == "" {
+		return cmp.Or(err, errNoController)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, g := range members {
+		if s.what != "" && !slices.ContainsFunc(g.V1, func(d string) bool { return filepath.Dir(d) == dir }) {
+			return errors.New("a container was started without a cgroup for it")
+		}
+	}
+	return writeAll(dir, s.v1)
+}
+
+// limitedV1 is the directory of cgroup v1 in which limitPod has set s; "" if it has not, or in cgroup2.
+func (m *Manager) limitedV1(pod sys.Cgroup, s setting) string {
+	if s.what == "" || pod.Unified != "" && hasController(pod.Unified, s.controller) {
+		return ""
+	}
+	dir := v1Dir(pod, m.v1[s.controller])
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // change sets s where apply has set it before.
 func (m *Manager) change(pod, g sys.Cgroup, s setting) error {
 	if g.Unified != "" && hasController(g.Unified, s.controller) {
@@ -174,9 +215,10 @@ func v1Dir(pod sys.Cgroup, parent string) string {
 	return ""
 }
 
-// enable hands a cgroup2 controller down from the parent to the pod, and from the pod to its containers.
-func enable(parent, pod, controller string) error {
-	for _, dir := range []string{parent, pod} {
+// enable hands a cgroup2 controller down from each of the directories to those in it: from the parent to the pod, and
+// from the pod to its containers.
+func enable(controller string, dirs ...string) error {
+	for _, dir := range dirs {
 		if !hasController(dir, controller) {
 			return fmt.Errorf("the %s controller is not available in %s", controller, dir)
 		}
