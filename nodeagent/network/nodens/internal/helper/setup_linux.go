@@ -166,6 +166,13 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 		if i < 0 {
 			return fmt.Errorf("the machine has no address for the pod range %s", r)
 		}
+		if r.Addr().Is6() {
+			// The machine asks on the link who has the address, and of IPv6 the kernel answers for the link's own alone.
+			own := r.Masked().Addr().Next()
+			if err := h.AddrReplace(link, address(own)); err != nil {
+				return fmt.Errorf("the address %s on the link %s: %w", own, want.Uplink, err)
+			}
+		}
 		src := source(want.PodRanges, r.Addr())
 		routes := []*netlink.Route{
 			{LinkIndex: link.Attrs().Index, Dst: ipnet(single(want.Machine[i])), Scope: netlink.SCOPE_LINK,
