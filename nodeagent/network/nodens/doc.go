@@ -16,12 +16,13 @@
 //   - As root, on the machine: one veth, whose name begins with "mp" and names the cluster, with routes of the pod and
 //     service ranges through it, and the nftables table "monoplane-CLUSTER", which masquerades what pods send out.
 //     Nothing else of the machine is changed: where it does not forward, or somebody's rules drop what is forwarded,
-//     pods reach out through the process, as they do without root, and Status says why.
+//     pods reach out through the process, as they do without root, and Status says why. Verify follows what changes.
 //   - Without root, on the machine: nothing. What pods send out ends in a listener of this process (nftables' tproxy),
 //     which connects to where the pod wanted to go.
 //
 // Guarantees: Attach and Detach can be repeated, and repair what an interrupted one has left. Open repairs what a
-// crash of server or helper has left. Remove leaves nothing behind that carries our name.
+// crash of server or helper has left, Verify what others have taken away. Remove leaves nothing behind that carries
+// our name.
 //
 // Not done here: who gets which address (package ipam), Services (package services), names (package dns).
 package nodens

@@ -36,11 +36,14 @@ const usualMTU = 1500
 func hostLink(cluster string) string  { return "mp" + hash(cluster) }
 func hostTable(cluster string) string { return "monoplane-" + hash(cluster) }
 
+// aliasFor is the alias of the machine's link to a network namespace.
+func aliasFor(inode uint64) string { return "monoplane " + strconv.FormatUint(inode, 10) }
+
 // connect makes the veth between the machine and the node namespace, with its addresses and routes, and returns the
 // machine's addresses on it. The alias of the link names the namespace that it leads to.
 func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.Addr, error) {
 	name := hostLink(cfg.Cluster)
-	alias := "monoplane " + strconv.FormatUint(inode, 10)
+	alias := aliasFor(inode)
 	link, err := findLink(name)
 	if err != nil {
 		return nil, err
@@ -80,8 +83,8 @@ func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.
 	}
 	var machine []netip.Addr
 	for _, r := range cfg.PodRanges {
-		node, own := NodeAddresses(r)
-		if err := route(cfg, link, r, node, own); err != nil {
+		_, own := NodeAddresses(r)
+		if err := route(cfg, link, r, own); err != nil {
 			return nil, err
 		}
 		machine = append(machine, own)
@@ -90,7 +93,7 @@ func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.
 }
 
 // route leads the pods' and the Services' ranges of one family to the node namespace.
-func route(cfg *Config, link netlink.Link, podRange netip.Prefix, node, own netip.Addr) error {
+func route(cfg *Config, link netlink.Link, podRange netip.Prefix, own netip.Addr) error {
 	addr := &netlink.Addr{IPNet: ipnet(netip.PrefixFrom(own, own.BitLen()))}
 	if own.Is6() {
 		addr.Flags = unix.IFA_F_NODAD
@@ -98,16 +101,7 @@ func route(cfg *Config, link netlink.Link, podRange netip.Prefix, node, own neti
 	if err := netlink.AddrReplace(link, addr); err != nil {
 		return fmt.Errorf("the machine's address %s for pods: %w", own, err)
 	}
-	index := link.Attrs().Index
-	routes := []*netlink.Route{{LinkIndex: index, Dst: ipnet(netip.PrefixFrom(node, node.BitLen())),
-		Scope: netlink.SCOPE_LINK, Src: own.AsSlice(), Protocol: protocol}}
-	for _, to := range append([]netip.Prefix{podRange}, cfg.ServiceRanges...) {
-		if to.Addr().Is4() == own.Is4() {
-			routes = append(routes, &netlink.Route{LinkIndex: index, Dst: ipnet(to), Gw: node.AsSlice(),
-				Src: own.AsSlice(), Flags: int(netlink.FLAG_ONLINK), Protocol: protocol})
-		}
-	}
-	for _, r := range routes {
+	for _, r := range routesOver(cfg, link, podRange) {
 		if taken, err := takenBy(r); err != nil {
 			return err
 		} else if taken != "" {
@@ -120,6 +114,21 @@ func route(cfg *Config, link netlink.Link, podRange netip.Prefix, node, own neti
 		}
 	}
 	return nil
+}
+
+// routesOver returns the routes of one family that lead to the node namespace.
+func routesOver(cfg *Config, link netlink.Link, podRange netip.Prefix) []*netlink.Route {
+	node, own := NodeAddresses(podRange)
+	index := link.Attrs().Index
+	routes := []*netlink.Route{{LinkIndex: index, Dst: ipnet(netip.PrefixFrom(node, node.BitLen())),
+		Scope: netlink.SCOPE_LINK, Src: own.AsSlice(), Protocol: protocol}}
+	for _, to := range append([]netip.Prefix{podRange}, cfg.ServiceRanges...) {
+		if to.Addr().Is4() == own.Is4() {
+			routes = append(routes, &netlink.Route{LinkIndex: index, Dst: ipnet(to), Gw: node.AsSlice(),
+				Src: own.AsSlice(), Flags: int(netlink.FLAG_ONLINK), Protocol: protocol})
+		}
+	}
+	return routes
 }
 
 // takenBy returns the link over which the machine reaches exactly what r leads to, if that is another one: another
@@ -270,8 +279,8 @@ func defaultLink() (netlink.Link, error) {
 	return nil, nil
 }
 
-// forwards returns why the machine would not forward what pods send out; empty if it would.
-func forwards(cfg *Config) (why string, err error) {
+// settings returns which setting of the machine has it not forward, or that old rules may; empty if nothing does.
+func settings(cfg *Config) (why string, err error) {
 	out, err := defaultLink()
 	if err != nil {
 		return "", err
@@ -295,14 +304,14 @@ func forwards(cfg *Config) (why string, err error) {
 			}
 		}
 	}
-	return dropped(cfg)
+	if old, err := os.ReadFile("/proc/self/net/ip_tables_names"); err == nil && len(old) > 0 {
+		return "rules of the old iptables are loaded on the machine, and they may drop what is forwarded", nil
+	}
+	return "", nil
 }
 
 // dropped returns which rules of somebody else would drop what pods send out, as those of firewalld and Docker do.
 func dropped(cfg *Config) (why string, err error) {
-	if old, err := os.ReadFile("/proc/self/net/ip_tables_names"); err == nil && len(old) > 0 {
-		return "rules of the old iptables are loaded on the machine, and they may drop what is forwarded", nil
-	}
 	conn, err := nftables.New()
 	if err != nil {
 		return "", fmt.Errorf("nftables of the machine: %w", err)

@@ -23,11 +23,20 @@ import (
 type Namespace struct {
 	cfg     Config
 	helper  *remote
-	status  Status
-	egress  *egress // Nil where the kernel is the way out.
 	passage passage
 	// segment is the most of a connection that pods hand on in one piece, in bytes, if their links can.
 	segment int
+
+	// verifying admits one of Open, Verify and Close at a time to what follows it.
+	verifying sync.Mutex
+	setup     *wire.Setup
+	inode     uint64  // The network namespace's.
+	egress    *egress // Nil as long as the kernel has been the way out.
+	seen      seen
+
+	// way guards the fields Egress and Why of the status; the others stay as they were when it was opened.
+	way    sync.Mutex
+	status Status
 
 	mu    sync.Mutex
 	ports map[string]hostPorts // By sandbox.
@@ -61,57 +70,92 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	if err != nil {
 		return nil, err
 	}
-	setup, err := n.plan(ctx, hello)
-	if err != nil {
+	if err := n.plan(ctx, hello); err != nil {
 		return nil, err
 	}
-	if _, _, err := n.helper.call(ctx, &wire.Request{Setup: setup}); err != nil {
+	if err := n.setUp(ctx); err != nil {
 		if isNew {
 			err = errors.Join(err, n.helper.end(context.WithoutCancel(ctx)))
 		}
 		if n.cfg.Rootless {
 			err = fmt.Errorf("%w%s", err, WhyForbidden())
 		}
-		return nil, fmt.Errorf("the node namespace cannot be set up: %w", err)
+		return nil, err
 	}
 	return n, nil
 }
 
 // plan says how the namespace should be, and makes what it needs on this side.
-func (n *Namespace) plan(ctx context.Context, hello wire.Hello) (*wire.Setup, error) {
+func (n *Namespace) plan(ctx context.Context, hello wire.Hello) error {
 	setup := &wire.Setup{PodRanges: n.cfg.PodRanges, ServiceRanges: n.cfg.ServiceRanges}
+	n.inode, n.setup = hello.Namespace, setup
 	n.status = Status{Rootless: n.cfg.Rootless, IPv6: hello.IPv6, Egress: EgressMasquerade}
 	var err error
 	if n.status.MTU, err = defaultMTU(); err != nil {
-		return nil, err
+		return err
 	}
 	if n.segment, err = segment(&n.cfg); err != nil {
-		return nil, err
+		return err
 	}
 	setup.MTU, setup.Segment = n.status.MTU, n.segment
 	if n.cfg.Rootless {
-		n.status.Why = "without root, the kernel forwards nothing out of the pods' namespaces"
-	} else {
-		ns, err := n.helper.file(ctx, &wire.Request{Namespace: &wire.Namespace{Kind: wire.Node}})
-		if err != nil {
-			return nil, err
-		}
-		defer ns.Close()
-		if setup.Machine, err = connect(&n.cfg, ns, hello.Namespace, setup); err != nil {
-			return nil, err
-		}
-		setup.Uplink = uplinkName
-		if n.status.Why, err = forwards(&n.cfg); err != nil {
-			return nil, err
+		return n.leaveBy(ctx, "without root, the kernel forwards nothing out of the pods' namespaces")
+	}
+	if err := n.reach(ctx); err != nil {
+		return err
+	}
+	if n.seen.drops, err = dropped(&n.cfg); err != nil {
+		return err
+	}
+	why, err := n.against()
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		n.cfg.Log.Warn("pods reach out through this process", "why", why)
+	}
+	return n.leaveBy(ctx, why)
+}
+
+// reach makes the machine's side of the link to the namespace.
+func (n *Namespace) reach(ctx context.Context) error {
+	ns, err := n.helper.file(ctx, &wire.Request{Namespace: &wire.Namespace{Kind: wire.Node}})
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	n.setup.Uplink = uplinkName
+	n.setup.Machine, err = connect(&n.cfg, ns, n.inode, n.setup)
+	return err
+}
+
+// leaveBy chooses the way out for the next setUp: the kernel, unless something is said against it. What serves the
+// other way is kept when it has been needed once: connections that go through the process end there.
+func (n *Namespace) leaveBy(ctx context.Context, why string) error {
+	way := EgressMasquerade
+	if why != "" {
+		way = EgressProcess
+		if n.egress == nil {
+			var err error
+			if n.egress, err = n.serveEgress(ctx, n.setup); err != nil {
+				return err
+			}
 		}
 	}
-	if n.status.Why != "" {
-		n.status.Egress, setup.Process = EgressProcess, true
-		if n.egress, err = n.serveEgress(ctx, setup); err != nil {
-			return nil, err
-		}
+	n.setup.Process = way == EgressProcess
+	n.way.Lock()
+	defer n.way.Unlock()
+	n.status.Egress, n.status.Why = way, why
+	return nil
+}
+
+// setUp has the helper make the namespace as it should be, and remembers what has come of it.
+func (n *Namespace) setUp(ctx context.Context) error {
+	if _, _, err := n.helper.call(ctx, &wire.Request{Setup: n.setup}); err != nil {
+		return fmt.Errorf("the node namespace cannot be set up: %w", err)
 	}
-	return setup, nil
+	n.remember()
+	return nil
 }
 
 // complete fills in what a configuration leaves out, or says what is wrong with it.
@@ -186,7 +230,11 @@ func flock(ctx context.Context, lock *os.File) error {
 }
 
 // Status says how the network is.
-func (n *Namespace) Status() Status { return n.status }
+func (n *Namespace) Status() Status {
+	n.way.Lock()
+	defer n.way.Unlock()
+	return n.status
+}
 
 // NewPodNamespace makes a network namespace for a pod, with lo up, which the node namespace can be connected to:
 // without root it belongs to the node's user namespace. It lasts as long as a process is in it or somebody holds the
@@ -272,7 +320,9 @@ func (n *Namespace) Alive(ctx context.Context) error {
 // Close ends what this process does for the namespace: host ports, and egress through the process. The namespace
 // stays, for the next Open.
 func (n *Namespace) Close() error {
-	n.stop()
+	n.stop() // What is verified ends: it waits for the helper with this context.
+	n.verifying.Lock()
+	defer n.verifying.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for sandbox := range n.ports {

@@ -185,6 +185,74 @@ func TestRootlessDescriptors(t *testing.T) {
 	a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 }
 
+func TestRootlessBandwidth(t *testing.T) {
+	if onMachine(t, true) {
+		testBandwidth(t)
+	}
+}
+
+// testBandwidth: what a pod receives and sends is bounded.
+func testBandwidth(t *testing.T) {
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5), Ingress: 8_000_000, Egress: 16_000_000})
+	if got := a.do(order{Rate: "eth0"}).Text; got != "2000000" {
+		t.Errorf("the pod may send %s bytes a second", got)
+	}
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	// 3 MB at 2 MB a second, of which a fifth of a second's worth passes at once: not before a second.
+	if took := a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 3 << 20}).Took; took.Seconds() < 1 {
+		t.Errorf("3 MB were sent in %s", took)
+	}
+	a.do(order{Serve: "tcp", Addr: ":80"})
+	if took := b.do(order{Ask: "tcp", Addr: "10.244.0.5:80", Bytes: 2 << 20}).Took; took.Seconds() < 1 {
+		t.Errorf("2 MB were received in %s", took)
+	}
+}
+
+func TestRootlessTableIsFlushed(t *testing.T) {
+	if !onMachine(t, true) {
+		return
+	}
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	at, err := serve("tcp", outside+":0")
+	check(t, err)
+	testTableInsideIsFlushed(t, n, a, at)
+}
+
+// testTableInsideIsFlushed: whoever takes the rules of the node namespace away cuts pods off no longer than until the
+// next look.
+func testTableInsideIsFlushed(t *testing.T, n *nodens.Namespace, a *pod, outside string) {
+	t.Helper()
+	conn, err := n.NFTables()
+	check(t, err)
+	rules := func() (handles []uint64) {
+		chains, err := conn.ListChains()
+		check(t, err)
+		for _, c := range chains {
+			all, err := conn.GetRules(c.Table, c)
+			check(t, err)
+			for _, r := range all {
+				handles = append(handles, r.Handle)
+			}
+		}
+		return handles
+	}
+	before := rules()
+	check(t, n.Verify(t.Context()))
+	if now := rules(); len(before) == 0 || !slices.Equal(now, before) {
+		t.Errorf("where all was right, the rules %v became %v", before, now)
+	}
+	conn.FlushRuleset()
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	if now := rules(); len(now) != len(before) {
+		t.Errorf("of %d rules %d are there again", len(before), len(now))
+	}
+	a.do(order{Ask: "tcp", Addr: outside, Bytes: 1 << 20})
+}
+
 func TestRootlessNFTables(t *testing.T) {
 	if onMachine(t, true) {
 		testNFTables(t)

@@ -38,6 +38,7 @@ type order struct {
 	Heard      bool   // From whom packets of UDP have come.
 	Hold       int    // How many connections to Addr to hold open, instead of those that were held before.
 	Drop       bool   // Close what is held.
+	Finish     bool   // Say all that is to be said on what is held, and wait for the answers.
 	Bytes      int64
 	Facts      bool
 }
@@ -137,6 +138,8 @@ func podMain() {
 			heard.Unlock()
 		case o.Hold > 0, o.Drop:
 			err = hold(o.Hold, o.Addr)
+		case o.Finish:
+			err = finish()
 		case o.Facts:
 			a.Links, err = facts()
 		}
@@ -170,6 +173,16 @@ func hold(n int, addr string) error {
 		held = append(held, c)
 	}
 	return nil
+}
+
+// finish has a conversation on each of the connections that are held.
+func finish() error {
+	for _, c := range held {
+		if _, err := converse(c, 1<<20); err != nil {
+			return err
+		}
+	}
+	return hold(0, "")
 }
 
 // serve answers every client with the address that it has for the server, the count of bytes that it has sent, and

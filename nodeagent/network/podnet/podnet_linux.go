@@ -175,7 +175,7 @@ func (n *Network) reopen(ctx context.Context) error {
 	}
 }
 
-// ask asks whether the namespace of a network is there. It is asked once at a time, and goes on when the caller does
+// ask asks whether the namespace of a network is there, and has it verified. It is asked once at a time, and goes on when the caller does
 // not wait any more: who asks next gets the answer. Known is false when there is none before ctx ends.
 func (n *Network) ask(ctx context.Context, open *network.Network) (gone error, known bool) {
 	n.mu.Lock()
@@ -184,8 +184,14 @@ func (n *Network) ask(ctx context.Context, open *network.Network) (gone error, k
 		q = &question{network: open, done: make(chan struct{})}
 		n.asked = q
 		go func() {
-			q.err = open.Namespace().Alive(n.life)
-			close(q.done)
+			defer close(q.done)
+			ns := open.Namespace()
+			if q.err = ns.Alive(n.life); q.err != nil {
+				return
+			}
+			if err := ns.Verify(n.life); err != nil && n.life.Err() == nil {
+				n.cfg.Log.Error("the pod network cannot be verified; it is tried again", "error", err)
+			}
 		}()
 	}
 	n.mu.Unlock()

@@ -278,6 +278,32 @@ func TestReadyMends(t *testing.T) {
 	}
 }
 
+// Rules that somebody has taken away are there again after a heartbeat.
+func TestReadyPutsRulesRight(t *testing.T) {
+	w := newWorld(t)
+	w.check(w.n.Configure(t.Context(), ranges, nil))
+	ctx, stop := context.WithCancel(t.Context())
+	got := make(chan *nodens.Namespace, 1)
+	err := w.n.Serve(ctx, func(_ context.Context, ns *nodens.Namespace, _ []netip.Prefix) error {
+		got <- ns
+		stop()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	conn, err := (<-got).NFTables()
+	w.check(err)
+	conn.FlushRuleset()
+	w.check(conn.Flush())
+	w.check(w.n.Ready(t.Context()))
+	tables, err := conn.ListTables()
+	w.check(err)
+	if len(tables) != 1 || tables[0].Name != "monoplane" {
+		t.Errorf("the tables are %v", tables)
+	}
+}
+
 // A helper that hangs for good is replaced by its spare, although nobody waits for longer than a heartbeat does: while
 // a network is open, and when one is opened.
 func TestHungHelperIsReplaced(t *testing.T) {
