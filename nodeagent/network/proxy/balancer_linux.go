@@ -274,9 +274,10 @@ func ingress(addresses []netip.Addr) []*corev1.LoadBalancerIngress {
 	return out
 }
 
-// tell writes statuses until ctx ends.
+// tell writes statuses and events until ctx ends.
 func (p *Proxy) tell(ctx context.Context) error {
 	for {
+		p.tellPorts()
 		var again <-chan time.Time
 		if !p.writeStatuses(ctx) {
 			again = time.After(tellAgain)

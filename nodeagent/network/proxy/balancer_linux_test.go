@@ -1,11 +1,18 @@
 package proxy_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
@@ -154,4 +161,105 @@ func TestLoadBalancer(t *testing.T) {
 	if who, err := w.reach(machineIP + ":80"); err != nil || who != "10.1.0.2" {
 		t.Errorf("reached %q, %v", who, err)
 	}
+}
+
+// A node port that somebody else has, and an external IP that is not the machine's, are told of by an event each, once,
+// and once more when they are served.
+func TestPortsThatAreNotServed(t *testing.T) {
+	w := newWorld(t)
+	w.onNode()
+	var free atomic.Bool
+	taken := errors.New("somebody has the port")
+	s := w.create("shop", "web", &corev1.ServiceSpec{Type: "NodePort", ExternalIPs: []string{"203.0.113.5"},
+		Ports: []*corev1.ServicePort{{Name: "http", Port: 80}}})
+	_ = w.create("shop", "fine", &corev1.ServiceSpec{Type: "NodePort", Ports: []*corev1.ServicePort{{Port: 80}}})
+	nodePort := uint16(s.GetSpec().GetPorts()[0].GetNodePort())
+	asked := make(chan uint16, 1000)
+	w.serves(func(p proxy.Port) error {
+		asked <- p.Listen.Port()
+		if !free.Load() && (p.Listen.Port() == nodePort || p.Listen.Addr().IsValid()) {
+			return taken
+		}
+		return nil
+	})
+	told := func() (all []string) {
+		list, err := w.api.Events.List(t.Context(), &metav1.ListRequest{Namespace: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.GetItems() {
+			all = append(all, fmt.Sprintf("%s %s %s x%d", e.GetInvolvedObject().GetName(), e.GetReason(), e.GetMessage(),
+				e.GetSeries().GetCount()))
+		}
+		slices.Sort(all)
+		return all
+	}
+	port := fmt.Sprintf("node port %d of tcp", nodePort)
+	const external = "external IP 203.0.113.5, port 80 of tcp,"
+	const why = " is not served on node here: somebody has the port. It is tried again x0"
+	want := []string{"web NodePortNotServed The " + external + why, "web NodePortNotServed The " + port + why}
+	w.eventually("events say so", func() bool { return slices.Equal(told(), want) })
+	// Whatever changes otherwise, nothing is told again.
+	other := w.create("shop", "other", &corev1.ServiceSpec{Type: "NodePort", Ports: []*corev1.ServicePort{{Port: 80}}})
+	for port := range asked {
+		if port == uint16(other.GetSpec().GetPorts()[0].GetNodePort()) {
+			break
+		}
+	}
+	free.Store(true)
+	_ = w.create("shop", "last", &corev1.ServiceSpec{Type: "NodePort", Ports: []*corev1.ServicePort{{Port: 80}}})
+	const served = " is served on node here by now x0"
+	want = append([]string{"web NodePortServed The " + external + served, "web NodePortServed The " + port + served},
+		want...)
+	slices.Sort(want)
+	w.eventually("events say that they are", func() bool { return slices.Equal(told(), want) })
+}
+
+// A load balancer in front of the node is told whether the node has endpoints of a Service, while it is asked for that.
+//
+// spec: WORK-4
+func TestHealthCheckPort(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("shop", "web", balanced(func(s *corev1.ServiceSpec) { s.ExternalTrafficPolicy = "Local" }))
+	url := fmt.Sprintf("http://127.0.0.1:%d/healthz", s.GetSpec().GetHealthCheckNodePort())
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, at string) (c net.Conn, err error) {
+			return c, w.ns.Try(func() error { c, err = new(net.Dialer).DialContext(ctx, network, at); return err })
+		}}}
+	answers := func(want string) {
+		t.Helper()
+		w.eventually("the answer is "+want, func() bool {
+			got := "nobody"
+			if r, err := client.Get(url); err == nil {
+				body, _ := io.ReadAll(r.Body)
+				_ = r.Body.Close()
+				got = fmt.Sprint(r.StatusCode, " ", r.Header.Get("X-Load-Balancing-Endpoint-Weight"), " ",
+					strings.TrimSpace(string(body)))
+			}
+			return got == want
+		})
+	}
+	said := func(local int) string {
+		return fmt.Sprintf(`{"service":{"namespace":"shop","name":"web"},"localEndpoints":%d,"serviceProxyHealthy":true}`,
+			local)
+	}
+	answers("503 0 " + said(0))
+	eps := w.slice("web", "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4")
+	here, there, no := "here", "there", false
+	for i, node := range []*string{&here, &there, &here, &here} {
+		eps.Endpoints[i].NodeName = node
+	}
+	eps.Endpoints[3].Conditions = &discoveryv1.EndpointConditions{Ready: &no}
+	if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+		Namespace: "shop", Object: eps,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	answers("200 2 " + said(2))
+	if _, err := w.api.Services.Patch(t.Context(), &metav1.PatchRequest{Namespace: "shop", Name: "web",
+		PatchType: "application/merge-patch+json",
+		Patch:     []byte(`{"spec":{"externalTrafficPolicy":"Cluster"}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	answers("nobody")
 }

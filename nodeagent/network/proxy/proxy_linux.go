@@ -67,6 +67,9 @@ type Config struct {
 	// Ports is told which ports of the machine lead to Services, at the start and whenever that changes, after the rules
 	// have been made. It must not block. Who serves them says by Served which are. Nil for nobody.
 	Ports func([]Port)
+	// HealthListener listens on all addresses of the machine, at the port where the health of a Service is asked for
+	// (spec.healthCheckNodePort). Nobody is answered when it is nil.
+	HealthListener func(ctx context.Context, port uint16) (net.Listener, error)
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -97,10 +100,14 @@ type Proxy struct {
 	failed map[Port]failure
 
 	// told has a token when there may be a status to write.
-	told    chan struct{}
-	events  *record.Recorder
-	ports   []Port
-	working atomic.Bool
+	told chan struct{}
+	// unserved is what was told of ports, with the reasons. It belongs to tell.
+	unserved map[unserved]string
+	events   *record.Recorder
+	ports    []Port
+	health   *health
+	// working is true since traffic has been carried, behind while changes cannot be carried out.
+	working, behind atomic.Bool
 }
 
 // New returns a Proxy that has not begun.
@@ -126,6 +133,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.events = record.New(record.Config{
 		Events: cfg.Client.Events, Controller: "service-load-balancer", Instance: cfg.NodeName, Logger: cfg.Logger,
 	})
+	p.health = newHealth(&cfg, p.events, func() bool { return p.working.Load() && !p.behind.Load() })
 	var err error
 	p.applier, err = services.NewApplier(services.Config{
 		NFTables: cfg.NFTables, Netfilter: cfg.Netfilter, Inside: cfg.PodRanges, Logger: cfg.Logger,
@@ -228,6 +236,11 @@ func (p *Proxy) Run(ctx context.Context) error {
 	group.Go(func() error { return p.work(ctx) })
 	if p.cfg.Ports != nil {
 		group.Go(func() error { return p.tell(ctx) })
+	}
+	if p.cfg.HealthListener != nil {
+		group.Go(func() error { return p.health.run(ctx) })
+	}
+	if p.cfg.Ports != nil || p.cfg.HealthListener != nil {
 		group.Go(func() error { return p.events.Run(ctx) })
 	}
 	if p.cfg.DNSService.IsValid() {
@@ -263,7 +276,9 @@ func (p *Proxy) work(ctx context.Context) error {
 				p.cfg.Logger.Error("Rules of Services could not be verified", "err", err)
 			}
 		}
-		if err := p.batch(ctx); err != nil {
+		err := p.batch(ctx)
+		p.behind.Store(err != nil)
+		if err != nil {
 			p.cfg.Logger.Error("Traffic to Services could not be set up; it is tried again", "err", err)
 			retry.Reset(retryAfter)
 		}
@@ -324,6 +339,7 @@ func (p *Proxy) batch(ctx context.Context) error {
 	}
 	p.tellSoon()
 	for _, it := range items {
+		p.health.set(it.key, it.service, services.LocalReady(p.cfg.NodeName, it.slices))
 		if it.service != nil {
 			p.zone.Set(it.service, it.slices)
 		}

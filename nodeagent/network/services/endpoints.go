@@ -85,6 +85,24 @@ func backendOf(n Node, e *discoveryv1.Endpoint, port uint16, v6 bool) (backend, 
 	return b, true
 }
 
+// LocalReady returns how many endpoints of a Service are ready on a node: addresses of one family, of that which has
+// more of them.
+func LocalReady(node string, eps []*discoveryv1.EndpointSlice) int {
+	most := 0
+	for _, v6 := range []bool{false, true} {
+		found := map[netip.Addr]bool{}
+		for _, s := range eps {
+			for _, e := range s.GetEndpoints() {
+				if b, ok := backendOf(Node{Name: node}, e, 0, v6); ok && b.local && b.ready {
+					found[b.at.Addr()] = true
+				}
+			}
+		}
+		most = max(most, len(found))
+	}
+	return most
+}
+
 // chosen are the endpoints that traffic of a port goes to.
 type chosen struct {
 	cluster, local []netip.AddrPort

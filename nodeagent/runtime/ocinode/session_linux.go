@@ -34,6 +34,9 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 	cfg := proxy.Config{
 		Client: s.node.Client, NodeName: s.node.Name, ClusterDomain: s.node.ClusterDomain, DNSService: s.node.DNS,
 		NFTables: ns.NFTables, Netfilter: ns.Netfilter, PodRanges: ranges, Logger: s.log,
+		HealthListener: func(ctx context.Context, port uint16) (net.Listener, error) {
+			return new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port))
+		},
 	}
 	defer func() {
 		for _, p := range cfg.Packets {

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"fmt"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/client/record"
+)
+
+// unserved is a port of the machine that a Service asks for, besides those of its load balancer, and has not got.
+type unserved struct {
+	service cache.Key
+	uid     string
+	port    Port
+}
+
+// what names the port in the words of the Service.
+func (u unserved) what() string {
+	if at := u.port.Listen; at.Addr().IsValid() {
+		return fmt.Sprintf("external IP %s, port %d of %s,", at.Addr(), at.Port(), u.port.Network)
+	}
+	return fmt.Sprintf("node port %d of %s", u.port.Listen.Port(), u.port.Network)
+}
+
+// tellPorts writes an event when a node port or an external IP of a Service cannot be served on this machine, once,
+// and one when it is after all. Addresses of load balancers have a condition, see lot.
+func (p *Proxy) tellPorts() {
+	p.mu.Lock()
+	served := p.served
+	p.mu.Unlock()
+	now := map[unserved]string{}
+	anyFailed := false
+	for _, err := range served {
+		anyFailed = anyFailed || err != nil
+	}
+	if !anyFailed && len(p.unserved) == 0 {
+		return
+	}
+	for _, s := range p.services.List("", nil) {
+		key, spec := cache.KeyOf(s), &corev1.Service{Spec: s.GetSpec()} // without the addresses of its load balancer
+		for _, port := range ports([]*corev1.Service{spec}) {
+			u := unserved{service: key, uid: s.GetMetadata().GetUid(), port: port}
+			err, known := served[port]
+			if err == nil {
+				if _, was := p.unserved[u]; was && known {
+					p.events.Event(s, record.Normal, "NodePortServed", "Serving",
+						fmt.Sprintf("The %s is served on node %s by now", u.what(), p.cfg.NodeName))
+				}
+				continue
+			}
+			now[u] = err.Error()
+			if p.unserved[u] != now[u] {
+				p.events.Event(s, record.Warning, "NodePortNotServed", "Serving",
+					fmt.Sprintf("The %s is not served on node %s: %v. It is tried again", u.what(), p.cfg.NodeName, err))
+			}
+		}
+	}
+	p.unserved = now
+}
