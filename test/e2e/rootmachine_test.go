@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,14 +75,22 @@ func (m *machine) program(t *testing.T, path string) string {
 	return script
 }
 
+// network is the file of the machine's network namespace.
+func (m *machine) network() string { return "/run/netns/" + m.name }
+
 // insideOf does something on a thread in the machine's network.
 func insideOf[T any](m *machine, do func() (T, error)) (done T, err error) {
+	return inNetwork(m.network(), do)
+}
+
+// inNetwork does something on a thread in a network namespace, by its file. Connections that are made there stay there.
+func inNetwork[T any](file string, do func() (T, error)) (done T, err error) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		runtime.LockOSThread() // The thread ends with the goroutine, and is nobody else's.
 		var ns *os.File
-		if ns, err = os.Open("/run/netns/" + m.name); err != nil {
+		if ns, err = os.Open(file); err != nil {
 			return
 		}
 		defer ns.Close()
@@ -89,6 +100,36 @@ func insideOf[T any](m *machine, do func() (T, error)) (done T, err error) {
 	}()
 	<-over
 	return done, err
+}
+
+// asked connects to an address of a network namespace, and returns what is said there until the connection is ended.
+func asked(network, address string) (string, error) {
+	return inNetwork(network, func() (string, error) { return ask(address) })
+}
+
+// ask connects to an address, says nothing, and returns what is said until the connection is ended.
+func ask(address string) (string, error) {
+	conn, err := net.DialTimeout("tcp", address, 20*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+// rootAndUser runs a test on a machine of root's, and on one of a user who is not.
+func rootAndUser(t *testing.T, test func(t *testing.T, m *machine)) {
+	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.uid = uid
+			test(t, m)
+		})
+	}
 }
 
 // mine gives a file, or a directory that is made where it is missing, to a user.
@@ -189,6 +230,17 @@ func (u *imageCluster) begin(t *testing.T) *cluster {
 	}
 	u.now = c
 	return c
+}
+
+// podNetwork is the file of a pod's network namespace, as long as it runs.
+func (u *imageCluster) podNetwork(t *testing.T, pod string) string { return podNetwork(t, u.dir, pod) }
+
+// apply applies manifests in the namespace default.
+func (u *imageCluster) apply(t *testing.T, manifests string) {
+	t.Helper()
+	if out, code := u.kubectl(t).run(t, manifests, "apply", "-f", "-"); code != 0 {
+		t.Fatal(out)
+	}
 }
 
 // kubectl runs on the machine, as root.

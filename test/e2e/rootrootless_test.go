@@ -229,21 +229,26 @@ func (k *kubectl) forward(t *testing.T, to string, port int) (local string, end 
 	}
 }
 
-// inPodOf runs scripts in the namespaces of a pod, without the server.
+// inPodOf runs scripts in the network of a pod, without the server.
 func inPodOf(t *testing.T, m *machine, dir, pod string) func(string) string {
+	t.Helper()
+	net := "--net=" + podNetwork(t, dir, pod)
+	return func(script string) string {
+		return m.run(t, "nsenter", net, "busybox", "sh", "-c", strings.ReplaceAll(script, "| nc", "| busybox nc"))
+	}
+}
+
+// podNetwork is the file of a pod's network namespace, as long as the pod's shim runs.
+func podNetwork(t *testing.T, dir, pod string) string {
 	t.Helper()
 	for _, pid := range holders(dir) {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if strings.Contains(string(name), "default/"+pod) {
-			return func(script string) string {
-				net := fmt.Sprintf("--net=/proc/%d/ns/net", pid)
-				script = strings.ReplaceAll(script, "| nc", "| busybox nc")
-				return m.run(t, "nsenter", net, "busybox", "sh", "-c", script)
-			}
+			return fmt.Sprintf("/proc/%d/ns/net", pid)
 		}
 	}
 	t.Fatalf("the shim of pod %s is not there", pod)
-	return nil
+	return ""
 }
 
 // processesOf lists the processes of a user, but for those that nobody has waited for.
