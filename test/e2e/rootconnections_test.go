@@ -1,0 +1,216 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestRootConnectionsLiveOn kills the server while connections of a pod are in use, and starts it again: those to
+// another pod and to a Service go on all the time, and so does one to another machine where the kernel forwards it.
+// Without root, that one ends with the process that it goes through. The other machine sees the address of the pods'.
+//
+// spec: NET-1, WORK-4, SAFE-4
+func TestRootConnectionsLiveOn(t *testing.T) {
+	rootAndUser(t, func(t *testing.T, m *machine) {
+		far := m.outside(t)
+		m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+		u := m.imageCluster(t)
+		u.begin(t)
+		k := u.kubectl(t)
+		u.apply(t, talkManifest)
+		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=60s")
+		client := u.podNetwork(t, "client")
+		begin := func(address string) *talk { return newTalk(t, client, address) }
+		pod := begin(k.ok(t, "get pod echo -o jsonpath={.status.podIP}") + ":8080")
+		service := begin(k.ok(t, "get service echo -o jsonpath={.spec.clusterIP}") + ":80")
+		elsewhere, from := far.echo(t)
+		outside := begin(elsewhere)
+		forwarded := m.uid == 0
+		goOn(t, pod, service, outside)
+		ping := func() string {
+			out, _ := k.run(t, "", "exec", "client", "--", "busybox", "ping", "-c1", "-W5", "192.0.2.2")
+			return out
+		}
+		if out := ping(); strings.Contains(out, " 0% packet loss") != forwarded {
+			t.Errorf("ping: %s", out)
+		}
+
+		u.now.kill(t)
+		if forwarded {
+			goOn(t, pod, service, outside)
+		} else {
+			goOn(t, pod, service)
+			outside.ends(t)
+		}
+		u.begin(t)
+		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=60s")
+		if !forwarded {
+			outside = begin(elsewhere)
+		}
+		goOn(t, pod, service, outside)
+		for address := range from() {
+			if address != "192.0.2.1" {
+				t.Errorf("elsewhere a pod is seen as %s; want the machine's address", address)
+			}
+		}
+		u.down(t)
+		pod.ends(t)
+	})
+}
+
+// echo sends back what is sent to a port of the machine, and says which addresses have connected to it.
+func (m *machine) echo(t *testing.T) (address string, from func() map[string]bool) {
+	t.Helper()
+	l, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", "192.0.2.2:0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			seen[conn.RemoteAddr().(*net.TCPAddr).IP.String()] = true
+			mu.Unlock()
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn) // Until somebody ends it.
+			}()
+		}
+	})
+	return l.Addr().String(), func() map[string]bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(seen)
+	}
+}
+
+// talk is a connection to somebody who sends back each line, on which there is a new one every 100 ms.
+type talk struct {
+	address string
+	lines   atomic.Int64 // How many have come back.
+	ended   chan struct{}
+	err     error // Why it has ended.
+}
+
+func newTalk(t *testing.T, network, address string) *talk {
+	t.Helper()
+	var conn net.Conn
+	eventually(t, "a connection to "+address, func() (bool, string) {
+		var err error
+		conn, err = inNetwork(network, func() (net.Conn, error) { return net.DialTimeout("tcp", address, patience) })
+		return err == nil, fmt.Sprint(err)
+	})
+	c := &talk{address: address, ended: make(chan struct{})}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-c.ended
+	})
+	go func() {
+		defer close(c.ended)
+		c.err = c.keepUp(conn)
+	}()
+	return c
+}
+
+func (c *talk) keepUp(conn net.Conn) error {
+	in := bufio.NewReader(conn)
+	for range time.Tick(100 * time.Millisecond) {
+		want := fmt.Sprintf("%d\n", c.lines.Load())
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(conn, want); err != nil {
+			return err
+		}
+		got, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("%q comes back for %q", got, want)
+		}
+		c.lines.Add(1)
+	}
+	return nil
+}
+
+// goOn waits for two seconds' lines on each connection.
+func goOn(t *testing.T, all ...*talk) {
+	t.Helper()
+	var until []int64
+	for _, c := range all {
+		until = append(until, c.lines.Load()+20)
+	}
+	for i, c := range all {
+		eventually(t, "the connection to "+c.address+" goes on", func() (bool, string) {
+			select {
+			case <-c.ended:
+				t.Fatalf("the connection to %s has ended after %d lines: %v", c.address, c.lines.Load(), c.err)
+			default:
+			}
+			return c.lines.Load() >= until[i], ""
+		})
+	}
+}
+
+// ends waits until somebody has ended the connection.
+func (c *talk) ends(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+		if errors.Is(c.err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection to %s is silent, and has not ended", c.address)
+		}
+	case <-time.After(patience):
+		t.Fatalf("the connection to %s has not ended", c.address)
+	}
+}
+
+const talkManifest = `
+apiVersion: v1
+kind: Pod
+metadata: {name: echo, labels: {app: echo}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: echo
+    image: localhost/box:1
+    command: [sh, -c, 'nc -ll -p 8080 -e cat']
+    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  selector: {app: echo}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: client, image: 'localhost/box:1'}]
+`
