@@ -14,7 +14,7 @@ import (
 )
 
 // AuditConfig says which requests are recorded, and where. The zero value records none; the acts that are lines of the
-// server's log (forced deletions, impersonation, exec, attach, port-forward) always are.
+// server's log (forced deletions, break-glass, impersonation, exec, attach, port-forward) always are.
 type AuditConfig struct {
 	// PolicyFile is the path of a Policy of audit.k8s.io/v1, in YAML or JSON. Start refuses a faulty one with all its
 	// faults, before it does anything else.

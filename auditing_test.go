@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"google.golang.org/protobuf/proto"
+
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -99,6 +101,30 @@ func TestAuditLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		told(t, ask(t, c, "DELETE", namespace+"/pods/p?gracePeriodSeconds=0", "", ""), 200)
+		// A node is given up, with a pod and without one, and another is said to run nothing any more.
+		const nodes = "http://any/api/v1/nodes"
+		for _, name := range []string{"lost", "empty", "off"} {
+			told(t, ask(t, c, "POST", nodes, "", `{"metadata":{"name":"`+name+`"}}`), 201)
+		}
+		bound := proto.Clone(pod).(*corev1.Pod)
+		bound.Metadata.Name, bound.Spec.NodeName = "bound", "lost"
+		if _, err := api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: bound}); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{
+			"empty": "", "lost": `299 - "Pods are bound to the deleted node lost. They are removed soon, without ` +
+				`knowing whether their processes still run."`,
+		} {
+			res := ask(t, c, "DELETE", nodes+"/"+name, "", "")
+			if told(t, res, 200); res.Header.Get("Warning") != want {
+				t.Errorf("deletion of node %s: warning %q, want %q", name, res.Header.Get("Warning"), want)
+			}
+		}
+		res = ask(t, c, "PUT", nodes+"/off", "", `{"metadata":{"name":"off"},"spec":{"taints":[`+
+			`{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}`)
+		if told(t, res, 200); !strings.Contains(res.Header.Get("Warning"), "as soon as it is not ready") {
+			t.Errorf("taint: warning %q", res.Header.Get("Warning"))
+		}
 		if err := c.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +151,8 @@ func TestAuditLog(t *testing.T) {
 			"RequestResponse" + complete + "eve list configmaps  Forbidden forbid impersonation",
 			"RequestResponse" + complete + " get configmaps a  allow ",
 			"Metadata" + complete + " delete pods p  allow forced-deletion",
+			"Metadata" + complete + " delete nodes lost  allow break-glass",
+			"Metadata" + complete + " update nodes off  allow break-glass",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +77,12 @@ func TestCopyOnTheSameEtcd(t *testing.T) {
 
 	confirmed := config(copied)
 	confirmed.ConfirmOriginalDead = true
+	log := &lines{}
+	confirmed.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))
 	c := start(t, confirmed)
+	if want := "audit=break-glass user=\"\" what=confirm-original-dead node=node"; !strings.Contains(log.String(), want) {
+		t.Errorf("the audit lacks %q: %s", want, log)
+	}
 	remove(t, c.Client(), "p", nil) // the pod is its own: only a node's agent ends one
 	if err := waitFor(t.Context(), c.Client(), "p", gone); err != nil {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -84,6 +85,89 @@ func TestForcedDeletion(t *testing.T) {
 	}
 	if _, err := c.getPod("web"); !apierrors.Is(err, apierrors.NotFound) {
 		t.Error("still there")
+	}
+}
+
+// Who gives up a node to which pods are bound, or says that nothing runs there any more, is warned and recorded, once.
+//
+// spec: FENCE-4, NODE-4, GC-3
+func TestBrokenGlass(t *testing.T) {
+	c := start(t)
+	admin := c.admin()
+	for _, name := range []string{"lost", "held", "one", "two", "dry", "ended", "empty", "out"} {
+		c.register(name)
+		if name != "empty" && name != "out" {
+			c.boundPod("on-"+name, name)
+		}
+	}
+	must(setPhase(t, c.agent("ended"), must(c.getPod("on-ended"))(t), "Failed"))(t)
+	remove := func(name string, dryRun ...string) func(grpc.CallOption) error {
+		return func(o grpc.CallOption) error {
+			_, err := admin.Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: name, DryRun: dryRun}, o)
+			return err
+		}
+	}
+	patch := func(name, p string) func(grpc.CallOption) error {
+		return func(o grpc.CallOption) error {
+			_, err := admin.Nodes.Patch(ctx(t), &metav1.PatchRequest{Name: name, Patch: []byte(p),
+				PatchType: "application/merge-patch+json"}, o)
+			return err
+		}
+	}
+	const tainted = `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}`
+	must(admin.Nodes.Patch(ctx(t), &metav1.PatchRequest{Name: "held", PatchType: "application/merge-patch+json",
+		Patch: []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`)}))(t)
+	const gone, out = "what=delete-node", "what=out-of-service"
+	for _, x := range []struct {
+		name string
+		do   func(grpc.CallOption) error
+		want []string // of each line of the audit
+	}{
+		{"a dry run", remove("dry", "All"), nil},
+		{"a node without pods", remove("empty"), nil},
+		{"a node with an ended pod", remove("ended"), nil},
+		{"a node with a pod", remove("lost"), []string{gone + " node=lost uid="}},
+		{"a node that is held", remove("held"), []string{gone + " node=held uid="}},
+		{"a node that is held, again", remove("held"), nil},
+		{"a node that nothing holds any more", patch("held", `{"metadata":{"finalizers":null}}`), nil},
+		{"a taint", patch("out", tainted), []string{out + " node=out uid="}},
+		{"a taint that is there", patch("out", `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		{"no taint any more", patch("out", `{"spec":{"taints":null}}`), nil},
+		{"a new node with the taint", func(o grpc.CallOption) error {
+			n := newNode("born-out")
+			n.Spec = &corev1.NodeSpec{Taints: []*corev1.Taint{{Key: taints.OutOfService, Effect: taints.NoExecute}}}
+			_, err := admin.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: n}, o)
+			return err
+		}, []string{out + " node=born-out uid="}},
+		{"several nodes", func(o grpc.CallOption) error {
+			_, err := admin.Nodes.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{
+				FieldSelector: "metadata.name!=dry"}, o)
+			return err
+		}, []string{gone + " node=one uid=", gone + " node=two uid="}},
+	} {
+		before := len(c.log.String())
+		var header metadata.MD
+		if err := x.do(grpc.Header(&header)); err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		log := c.log.String()[before:]
+		if n := strings.Count(log, "audit=break-glass user="+authn.AdminName); n != len(x.want) {
+			t.Errorf("%s: %d lines of audit, want %d: %s", x.name, n, len(x.want), log)
+		}
+		for _, want := range x.want {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s: audit lacks %q: %s", x.name, want, log)
+			}
+		}
+		warnings := header.Get("warning")
+		if len(warnings) != len(x.want) {
+			t.Errorf("%s: warnings %q", x.name, warnings)
+		}
+		for _, w := range warnings {
+			if !strings.Contains(w, "without knowing whether their processes still run") {
+				t.Errorf("%s: warning %q", x.name, w)
+			}
+		}
 	}
 }
 

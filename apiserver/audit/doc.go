@@ -5,9 +5,9 @@
 // Guarantees:
 //   - A request never waits for the disk. Lines wait in a buffer of a fixed size, and one that finds no room is lost:
 //     counted by a metric, told in the server's log, and told in the audit by a line that says how many are missing.
-//   - What an administrator must find (Record.Act: forced deletions, impersonation, exec, attach, port-forward) is
-//     recorded whatever the policy says, has room of its own in the buffer, and is named in the server's log when it
-//     is lost nevertheless.
+//   - What an administrator must find (Record.Act: forced deletions, break-glass, impersonation, exec, attach,
+//     port-forward) is recorded whatever the policy says, has room of its own in the buffer, and is named in the
+//     server's log when it is lost nevertheless.
 //   - What Secrets hold and the text of tokens are never written, at no level.
 //   - Without a policy nothing of this runs: there are no Records, and the methods of a nil Record do nothing.
 //

@@ -135,7 +135,7 @@ func (r *Record) decide() {
 	}
 }
 
-// Act notes that the request does what must be recorded: forced-deletion, exec, attach, portforward.
+// Act notes that the request does what must be recorded: forced-deletion, break-glass, exec, attach, portforward.
 func (r *Record) Act(what string) {
 	if r == nil {
 		return

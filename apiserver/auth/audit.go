@@ -28,6 +28,16 @@ func (a *Audit) ForcedDeletion(ctx context.Context, user, pod, uid, node string)
 		slog.String("pod", pod), slog.String("uid", uid), slog.String("node", node))
 }
 
+// BreakGlass records that somebody says of a node that what ran there does not count any more (FENCE-4): by a deletion
+// of the Node while pods are bound to it (delete-node), by the taint for that (out-of-service), or at the start of a
+// copy of its data (confirm-original-dead). User is empty for who starts the server.
+func (a *Audit) BreakGlass(ctx context.Context, user, what, node, uid string) {
+	audit.From(ctx).Act("break-glass")
+	a.log.LogAttrs(ctx, LevelAudit, "break-glass",
+		slog.String("audit", "break-glass"), slog.String("user", user), slog.String("what", what),
+		slog.String("node", node), slog.String("uid", uid))
+}
+
 // Impersonation records that user makes a request as somebody else, with groups.
 func (a *Audit) Impersonation(ctx context.Context, user, as string, groups []string) {
 	a.log.LogAttrs(ctx, LevelAudit, "impersonation",

@@ -1,6 +1,6 @@
 // Package auth decides who may do what: an authorizer that knows the components of the control plane by their
 // identities and gives each no more than it needs, and everybody else what roles give (package roles), and the audit
-// of forced deletions (spec: DEL-8, design decision 7).
+// of what an administrator must find (spec: DEL-8, FENCE-4, design decision 7).
 //
 // No role adds to what the agents of nodes, the scheduler and the built-in controllers may do: whoever may write roles
 // could otherwise take from what these rules promise.

@@ -12,6 +12,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/internal/datadir"
@@ -70,6 +71,9 @@ func Names(ctx context.Context, cfg Config) (machinekey.Key, []Refusal, error) {
 		cfg.Logger.Info("taking a node over from another machine", "node", claim.Node, "confirmed", confirmed)
 		if err := claim.Adopt(ctx, cfg.Store, key.Value); err != nil {
 			return key, nil, fmt.Errorf("take over node %s: %w", claim.Node, err)
+		}
+		if confirmed {
+			auth.NewAudit(cfg.Logger).BreakGlass(ctx, "", "confirm-original-dead", claim.Node, "")
 		}
 		if !simulated {
 			key.Owner = claim.Key // what still runs in a runtime that others use is marked with it

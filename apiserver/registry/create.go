@@ -60,8 +60,12 @@ func (r *Registry) create(
 		if err != nil {
 			return nil, err
 		}
-		err = r.insert(ctx, next, guards, dryRun(opts.DryRun))
+		dry := dryRun(opts.DryRun)
+		err = r.insert(ctx, next, guards, dry)
 		if err == nil {
+			if !dry {
+				r.told(ctx, next, nil)
+			}
 			return r.seen(ctx, next), nil
 		}
 		if errors.Is(err, errAllotted) && ctx.Err() == nil {

@@ -101,7 +101,15 @@ func (r *Registry) succeeded(ctx context.Context, err error, o object.Object) bo
 	return meta(live).Uid != m.Uid
 }
 
+// told tells the strategy what a request has changed; see Strategy.Stored.
+func (r *Registry) told(ctx context.Context, next, live object.Object) {
+	if r.strategy.Stored != nil {
+		r.strategy.Stored(ctx, next, live)
+	}
+}
+
 func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.DeleteOptions) (object.Object, error) {
+	var before object.Object
 	var last Removal
 	decide := func(live object.Object) (*store.Txn, error) {
 		if live == nil {
@@ -110,6 +118,7 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if err := r.protected(live); err != nil {
 			return nil, err
 		}
+		before = live
 		var err error
 		if last, err = r.removal(ctx, live, opts); err != nil || last.Unchanged {
 			return nil, err
@@ -136,10 +145,12 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		}
 		return r.seen(ctx, last.Object), nil
 	}
-	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
+	after, err := r.deps.Store.Mutate(ctx, key, decide)
+	if err != nil {
 		return nil, r.conflict(key.Name, err)
 	}
 	r.settle(ctx)
+	r.told(ctx, after, before)
 	if last.Done != nil {
 		last.Done()
 	}

@@ -54,6 +54,9 @@ type Strategy struct {
 	// Takes returns operations that remove what goes with an object, in the transaction that removes the object itself;
 	// nil for nothing. A transaction changes one object of a kind.
 	Takes func(ctx context.Context, o object.Object) ([]store.Op, error)
+	// Stored is told what a request has changed, once that is stored: live is nil for a new object, and next for one that
+	// is gone. Dry runs store nothing.
+	Stored func(ctx context.Context, next, live object.Object)
 	// Held says whether something other than finalizers holds an object that is being deleted.
 	Held func(o object.Object) bool
 	// MayRead refuses to show an object to the caller.

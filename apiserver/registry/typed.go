@@ -41,6 +41,7 @@ type Typed[T object.Object] struct {
 	Dependents propagation.Default
 	Delete     func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
 	Takes      func(context.Context, T) ([]store.Op, error)
+	Stored     func(ctx context.Context, next, live T)
 	Held       func(T) bool
 	MayRead    func(context.Context, T) error
 	Show       func(context.Context, T) T
@@ -124,6 +125,13 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	if t.Takes != nil {
 		s.Takes = func(ctx context.Context, o object.Object) ([]store.Op, error) { return t.Takes(ctx, o.(T)) }
+	}
+	if t.Stored != nil {
+		s.Stored = func(ctx context.Context, next, live object.Object) {
+			is, _ := next.(T)
+			was, _ := live.(T)
+			t.Stored(ctx, is, was)
+		}
 	}
 	if t.Held != nil {
 		s.Held = func(o object.Object) bool { return t.Held(o.(T)) }

@@ -84,6 +84,7 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 		return nil, r.conflict(c.name, err)
 	}
 	r.settle(ctx)
+	r.told(ctx, out, a.live)
 	if out == nil { // the write completed a deletion
 		out = a.next
 	}
@@ -92,8 +93,8 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 
 // attempt is what the last attempt of an update has come to.
 type attempt struct {
-	next   object.Object
-	charge Charge
+	live, next object.Object
+	charge     Charge
 }
 
 // decide judges one attempt: it returns the transaction that turns live into a.next.
@@ -128,7 +129,7 @@ func (r *Registry) decide(
 	}
 	r.generation(n, live)
 	r.deps.Store.Share(n, live)
-	a.next = n
+	a.live, a.next = live, n
 
 	rev, err := revision(live)
 	if err != nil {

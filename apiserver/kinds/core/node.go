@@ -27,7 +27,7 @@ import (
 
 // Node describes the kind. Which machine a node belongs to, and what its agent may do with it, is most of it (NODE-7).
 func Node(c define.Config) define.Definition {
-	n := nodes{c.Deps}
+	n := nodes{deps: c.Deps, audit: c.Audit}
 	return define.Definition{Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
 		return &nodeService{NodesBackend: corev1.NodesBackend{Backend: b}, documents: c.Documents}
 	}, Strategy: registry.Typed[*corev1.Node]{
@@ -39,6 +39,7 @@ func Node(c define.Config) define.Definition {
 		Validate:   ValidateNode,
 		Guards:     n.free,
 		Takes:      n.lease,
+		Stored:     n.brokenGlass,
 		MayRead: func(ctx context.Context, o *corev1.Node) error {
 			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
 		},

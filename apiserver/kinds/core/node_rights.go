@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +15,10 @@ import (
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
 	"monoplane.dev/object/builtin"
+	podphase "monoplane.dev/rules/phase"
 	"monoplane.dev/rules/taints"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
@@ -28,7 +32,8 @@ const restrictedLabels = "node-restriction.kubernetes.io/"
 // nodes is what nodes ask of the other objects of the server: who may make, take and change one, and what goes with
 // it.
 type nodes struct {
-	deps registry.Deps
+	deps  registry.Deps
+	audit *auth.Audit
 }
 
 // admit lets an agent register its own node, for its machine. A node that comes not ready, or cordoned, has the taints
@@ -127,13 +132,11 @@ func sameMachine(id auth.Identity, live *corev1.Node) error {
 
 // unclaimed refuses a name while pods are bound to it that ran on another machine.
 func (n nodes) unclaimed(ctx context.Context, name, key string) error {
-	bound, err := n.deps.Store.List(ctx, corev1.PodKind, store.ListOptions{
-		Field: fields.OneTermEqualSelector("spec.nodeName", name),
-	})
+	bound, err := n.bound(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, p := range bound.Objects {
+	for _, p := range bound {
 		if k := nodekey.Of(p.GetMetadata()); k != "" && k != key {
 			return apierrors.NewForbidden(corev1.NodeKind, name,
 				"the name belonged to another machine, and pod %s/%s is still bound to it",
@@ -141,6 +144,14 @@ func (n nodes) unclaimed(ctx context.Context, name, key string) error {
 		}
 	}
 	return nil
+}
+
+// bound returns the pods that are bound to a node.
+func (n nodes) bound(ctx context.Context, name string) ([]object.Object, error) {
+	list, err := n.deps.Store.List(ctx, corev1.PodKind, store.ListOptions{
+		Field: fields.OneTermEqualSelector("spec.nodeName", name),
+	})
+	return list.Objects, err
 }
 
 // lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An
@@ -163,6 +174,48 @@ func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
 	}
 	revision, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
 	return []store.Op{{Key: key, Expect: revision}}, err
+}
+
+// What people see who say of a node that what ran there does not count any more (FENCE-4).
+const (
+	deletedWarning = "Pods are bound to the deleted node %s. They are removed soon, without knowing whether their " +
+		"processes still run."
+	outOfServiceWarning = "Pods of node %s that are being deleted are removed as soon as it is not ready, without " +
+		"knowing whether their processes still run."
+)
+
+// brokenGlass records that somebody has given up a node: deleted it while pods that have not ended were bound to it
+// (NODE-4), or said that nothing runs there any more (GC-3). Who asked is warned. spec: FENCE-4
+func (n nodes) brokenGlass(ctx context.Context, next, live *corev1.Node) {
+	switch m := live.GetMetadata(); {
+	case next == nil && m.GetDeletionTimestamp() != nil: // recorded when the deletion began, which something held
+	case next == nil, live != nil && m.GetDeletionTimestamp() == nil && next.Metadata.GetDeletionTimestamp() != nil:
+		n.deleted(ctx, m)
+	case outOfService(next) && !outOfService(live):
+		m := next.GetMetadata()
+		n.audit.BreakGlass(ctx, auth.From(ctx).Name, "out-of-service", m.GetName(), m.GetUid())
+		warning.Add(ctx, fmt.Sprintf(outOfServiceWarning, m.GetName()))
+	}
+}
+
+// deleted records the deletion of a node to which pods are bound that may run, or may be: a list that fails hides nothing.
+func (n nodes) deleted(ctx context.Context, m *metav1.ObjectMeta) {
+	bound, err := n.bound(ctx, m.GetName())
+	bound = slices.DeleteFunc(bound, func(o object.Object) bool {
+		p, ok := o.(*corev1.Pod)
+		return ok && podphase.Terminal(p)
+	})
+	if len(bound) == 0 && err == nil {
+		return
+	}
+	n.audit.BreakGlass(ctx, auth.From(ctx).Name, "delete-node", m.GetName(), m.GetUid())
+	warning.Add(ctx, fmt.Sprintf(deletedWarning, m.GetName()))
+}
+
+func outOfService(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.GetSpec().GetTaints(), func(t *corev1.Taint) bool {
+		return t.GetKey() == taints.OutOfService
+	})
 }
 
 func restricted(next, live map[string]string, name string, id auth.Identity) error {

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Deps is what all registries share.
 	Deps registry.Deps
-	// Audit takes forced deletions.
+	// Audit takes what an administrator must be able to find again.
 	Audit *auth.Audit
 	// Rights says who may do what.
 	Rights *auth.Authorizer
