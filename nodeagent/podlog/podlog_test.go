@@ -211,6 +211,52 @@ func TestHoleWithinALine(t *testing.T) {
 	}
 }
 
+// Of a line without an end the beginning is read, and no more is held, however it was written. The log goes on with the
+// next line.
+// spec: CTR-8
+func TestLongLine(t *testing.T) {
+	for name, piece := range map[string]int{"at once": 3 << 20, "little by little": 16 << 10} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, "2026-01-01T00:00:01Z stdout F before\n")
+			synctest.Test(t, func(t *testing.T) {
+				var running atomic.Bool
+				running.Store(true)
+				var got strings.Builder
+				done := make(chan error, 1)
+				go func() {
+					done <- Read(t.Context(), path, Options{Follow: true, Tail: -1, Limit: -1}, running.Load,
+						func(b []byte) error { got.Write(b); return nil })
+				}()
+				f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				add := func(text string) {
+					if _, err := f.WriteString(text); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(2 * pollInterval)
+				}
+				const begin = "2026-01-01T00:00:02Z stdout F "
+				add(begin)
+				for range (3 << 20) / piece {
+					add(strings.Repeat("x", piece))
+				}
+				add("\n2026-01-01T00:00:03Z stdout F next\n")
+				add("2026-01-01T00:00:04Z stdout F last\n")
+				running.Store(false)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if want := "before\n" + strings.Repeat("x", maxLine-len(begin)) + "\nnext\nlast\n"; got.String() != want {
+					t.Errorf("%d bytes that begin with %.20q, want %d", got.Len(), got.String(), len(want))
+				}
+			})
+		})
+	}
+}
+
 func TestReadEnds(t *testing.T) {
 	path := write(t, sample)
 	ctx, cancel := context.WithCancel(t.Context())

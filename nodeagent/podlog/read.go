@@ -170,7 +170,9 @@ func (r *reader) drain(ctx context.Context) error {
 	}
 	for {
 		piece, err := r.buf.ReadSlice('\n')
-		r.line = append(r.line, piece...)
+		if r.line = append(r.line, piece...); len(r.line) > maxLine {
+			r.line = r.line[:maxLine] // the rest of this line is dropped
+		}
 		switch {
 		case err == nil:
 			// Room that was given back to the disk reads as zeros.
@@ -181,8 +183,6 @@ func (r *reader) drain(ctx context.Context) error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			if len(bytes.TrimLeft(piece, "\x00")) == 0 {
 				r.tear()
-			} else if len(r.line) > maxLine {
-				r.line = r.line[:maxLine] // the rest of this line is dropped
 			}
 		case errors.Is(err, io.EOF):
 			return r.flush()
