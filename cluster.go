@@ -79,6 +79,17 @@ func (c *Cluster) SharedClient() *client.Client { return c.shared }
 // gives programs on client-go (typed clients, informers, managers of controller-runtime) what a kubeconfig does, also
 // inside a testing/synctest bubble. Requests are the administrator's, unless they bear a token of somebody else.
 // Requests after Stop fail.
+//
+// Connections are upgraded, and the body of the answer is an io.ReadWriteCloser then. What client-go makes of a
+// rest.Config for commands, ports and copies does not use its Transport, but dials by itself, which nobody answers:
+// remotecommand.NewWebSocketExecutor and NewSPDYExecutor, portforward's dialers. Over SPDY they can be told, with an
+// address that begins with http (package k8s.io/apimachinery/pkg/util/httpstream/spdy):
+//
+//	upgrader, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: cluster.Transport()})
+//	executor, err := remotecommand.NewSPDYExecutorForTransports(upgrader, upgrader, "POST", url)
+//	dialer := transportspdy.NewDialer(upgrader, &http.Client{Transport: upgrader}, "POST", url) // for portforward.New
+//
+// Their WebSockets need a listener. Client has the same without HTTP, as Pods.Exec, Attach and PortForward.
 func (c *Cluster) Transport() http.RoundTripper { return c.local.Transport() }
 
 // Address returns the host and port of the REST API, empty without one.
