@@ -9,7 +9,9 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,5 +80,51 @@ func TestCertificateOfAUser(t *testing.T) {
 		{line: "get configmaps" + as, want: []string{`kube-root-ca.crt`}},
 		{line: "get secrets" + as, code: 1, want: []string{`User "` + user + `" cannot list resource "secrets"`}},
 		{line: "delete clusterrolebinding,clusterrole asks-" + user, want: []string{`deleted`}},
+	})
+}
+
+// The kubeconfig that `monoplane user` writes is the user's, of the groups that were named, who may do nothing but ask
+// who it is until a role says so: one of the group, or one of the user.
+// spec: CLI-2
+func TestKubeconfigOfAUser(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	ns := c.namespace(t)
+	user, dir := "jane-"+ns, t.TempDir()
+	write := func() (output string, code int) {
+		cmd := exec.CommandContext(t.Context(), binary(t, "monoplane"), "user", user, "--group", "ops-"+ns,
+			"--data-dir", c.dir)
+		cmd.Dir, cmd.Env = dir, environment()
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := write(); code != 0 || !strings.HasPrefix(out, user+".kubeconfig is the kubeconfig of user "+user) {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	file := filepath.Join(dir, user+".kubeconfig")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	if out, code := write(); code != 1 || !strings.Contains(out, "file exists") {
+		t.Errorf("over a file that is there: code %d, %s", code, out)
+	}
+	admin, jane := c.kubectl(t, ns), newKubectl(t, file, ns)
+	jane.tour(t, []step{
+		{line: "auth whoami", want: []string{`^Username +` + user + `$`, `^Groups +\[ops-` + ns + ` system:authenticated\]$`}},
+		{line: "auth can-i get configmaps", code: 1, want: []string{`^no$`}},
+		{line: "get configmaps", code: 1, want: []string{`User "` + user + `" cannot list resource "configmaps"`}},
+	})
+	admin.ok(t, "create rolebinding ops --clusterrole=view --group=ops-"+ns)
+	jane.tour(t, []step{
+		{line: "get configmaps", want: []string{`^kube-root-ca.crt `}},
+		{line: "create configmap a", code: 1, want: []string{`User "` + user + `" cannot create resource "configmaps"`}},
+	})
+	admin.ok(t, "create rolebinding jane --clusterrole=edit --user="+user)
+	jane.tour(t, []step{
+		{line: "create configmap a", want: []string{`^configmap/a created$`}},
+		{line: "delete configmap a", want: []string{`deleted`}},
+		{line: "create rolebinding more --clusterrole=admin --user=" + user, code: 1,
+			want: []string{`cannot create resource "rolebindings"`}},
+		{line: "get nodes", code: 1, want: []string{`User "` + user + `" cannot list resource "nodes"`}},
 	})
 }

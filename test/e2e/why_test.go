@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,20 @@ func (c *cluster) why(t *testing.T, stdin string, args ...string) (output string
 		t.Fatal(err)
 	}
 	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// plugin runs `kubectl monoplane`, which a symlink of the program makes, as somebody whose data directory is c's.
+func (k *kubectl) plugin(t *testing.T, c *cluster, args ...string) (output string, code int) {
+	t.Helper()
+	bin := t.TempDir()
+	if err := os.Symlink(binary(t, "monoplane"), filepath.Join(bin, "kubectl-monoplane")); err != nil {
+		t.Fatal(err)
+	}
+	// Kubectl takes none of its own flags before the name of a plugin.
+	cmd := exec.CommandContext(t.Context(), k.path, append([]string{"monoplane"}, args...)...)
+	cmd.Env = append(slices.Clone(k.env), "PATH="+bin+":"+os.Getenv("PATH"), "MONOPLANE_DATA_DIR="+c.dir)
+	out, _ := cmd.CombinedOutput()
+	return string(out), cmd.ProcessState.ExitCode()
 }
 
 // Why a pod is pending, with kubectl and with our own command, in the words of its event. Its own cluster, because it
@@ -80,6 +95,13 @@ spec:
 	}
 	if out, code = c.why(t, "", "-o", "json", "big"); code != 0 || !strings.Contains(out, `"kind": "PlacementReview"`) {
 		t.Errorf("json: code %d\n%s", code, out)
+	}
+	if out, code = k.plugin(t, c, "why", "pod/big"); code != 0 || !strings.HasPrefix(out, first+"\n") {
+		t.Errorf("as a plugin of kubectl: code %d\n%s", code, out)
+	}
+	if out, code = k.plugin(t, c, "why", "pod/nobody"); code != 1 ||
+		out != "kubectl monoplane: pods \"nobody\" not found\n" {
+		t.Errorf("as a plugin of kubectl, a pod that is not there: code %d\n%s", code, out)
 	}
 	if out, code = c.why(t, "", "nobody"); code != 1 || out != "monoplane: pods \"nobody\" not found\n" {
 		t.Errorf("a pod that is not there: code %d\n%s", code, out)
