@@ -170,6 +170,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		if r, ok := c.cfg.Runtime.(Giver); ok && os.Geteuid() != 0 {
 			cfg.Give = r.Give
 		}
+		if r, ok := c.cfg.Runtime.(Measurer); ok && os.Geteuid() != 0 {
+			cfg.Measure = r.Measure
+		}
 		if r, ok := c.cfg.Runtime.(Limited); ok {
 			cfg.Limits = r.Limits()
 		}

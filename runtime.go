@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/runtime/connect"
 	"monoplane.dev/nodeagent/runtime/host"
@@ -55,6 +56,13 @@ type Giver interface {
 	// Give gives a volume to a group as pods see it, as Kubernetes does with fsGroup; ownership.ErrNoGroup where there is
 	// but one.
 	Give(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+}
+
+// Measurer is a Runtime whose containers can store what the process of the node may not read itself.
+type Measurer interface {
+	Runtime
+	// Measure measures what there is in a directory, as diskuse.Of does.
+	Measure(ctx context.Context, dir string) (diskuse.Size, error)
 }
 
 // Limited is a Runtime whose pods cannot do all that they could elsewhere.

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/cricheck"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -48,6 +49,9 @@ type Config struct {
 	// Give gives a volume to a group of pods, where the groups of pods are others than those of this process; by default
 	// they are the same. See volumes.Config.
 	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+
+	// Measure measures what pods store in a directory, where this process may not read all of that; diskuse.Of if nil.
+	Measure func(ctx context.Context, dir string) (diskuse.Size, error)
 
 	// Limits are sentences that say what pods cannot do on this node, though they could elsewhere. They are told in an
 	// event of the node each time the agent begins.
@@ -173,6 +177,9 @@ func (c *Config) complete() error {
 	}
 	if c.ClusterDomain == "" {
 		c.ClusterDomain = "cluster.local"
+	}
+	if c.Measure == nil {
+		c.Measure = diskuse.Of
 	}
 	if c.Streams == nil {
 		c.Streams = stream.Remote{Runtime: c.Runtime}

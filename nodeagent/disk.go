@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,28 +10,30 @@ import (
 	"time"
 
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/eviction"
-	"monoplane.dev/nodeagent/usage"
 )
 
 // emptyDirs is where the volumes of a pod are that live as long as the pod, below the pod's directory.
 const emptyDirs = "volumes/kubernetes.io~empty-dir"
 
 // measureDisk adds what the pod's logs and volumes take on the node's disk. What lies on another file system, such as
-// memory, does not count.
-func (a *Agent) measureDisk(ctx context.Context, p *eviction.Pod) {
+// memory, does not count. The error says what could not be read.
+func (a *Agent) measureDisk(ctx context.Context, p *eviction.Pod) (failed error) {
 	j := job{agent: a, pod: p.Pod}
 	if dir := j.podDir(); dir != "" {
 		for _, c := range slices.Concat(p.Pod.GetSpec().GetContainers(), p.Pod.GetSpec().GetInitContainers()) {
-			bytes, inodes := usage.Disk(ctx, filepath.Join(dir, c.GetName()))
+			size, err := diskuse.Of(ctx, filepath.Join(dir, c.GetName()))
 			u := p.Containers[c.GetName()]
-			u.Disk, u.Inodes = u.Disk+bytes, u.Inodes+inodes
-			p.Containers[c.GetName()] = u
+			u.Disk, u.Inodes = u.Disk+size.Bytes, u.Inodes+size.Inodes
+			p.Containers[c.GetName()], failed = u, errors.Join(failed, err)
 		}
 	}
 	if home := j.homeDir(); home != "" {
-		p.Usage.Disk, p.Usage.Inodes = usage.Disk(ctx, filepath.Join(home, emptyDirs))
+		size, err := a.cfg.Measure(ctx, filepath.Join(home, emptyDirs))
+		p.Usage.Disk, p.Usage.Inodes, failed = size.Bytes, size.Inodes, errors.Join(failed, err)
 	}
+	return failed
 }
 
 // orphanAge is how long the logs of a pod stay of which nothing else is left: their collectors may be behind.

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,8 +37,8 @@ type guard struct {
 	// measured says when pods were measured last, and took how long that took.
 	measured time.Time
 	took     time.Duration
-	// helpless and unmeasured keep the log from repeating itself.
-	helpless, unmeasured trouble
+	// helpless, unmeasured and unread keep the log from repeating itself.
+	helpless, unmeasured, unread trouble
 
 	mu         sync.Mutex
 	conditions []string
@@ -66,6 +67,7 @@ func newGuard(a *Agent) *guard {
 		agent: a, images: gc.Images{Ours: ours}, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition),
 		helpless:   trouble{what: "the machine runs out of something", log: a.cfg.Logger},
 		unmeasured: trouble{what: "the runtime does not say what pods use", log: a.cfg.Logger},
+		unread:     trouble{what: "what pods store cannot be measured as a whole", log: a.cfg.Logger},
 	}
 }
 
@@ -214,6 +216,7 @@ func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, files
 	}
 	all, err := a.usage(ctx)
 	g.unmeasured.tell(err)
+	var unread []error
 	for i := range out {
 		p := &out[i]
 		p.Containers = make(map[string]eviction.Usage)
@@ -228,13 +231,18 @@ func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, files
 			}
 		}
 		if files {
-			a.measureDisk(ctx, p)
+			if err := a.measureDisk(ctx, p); err != nil {
+				unread = append(unread, fmt.Errorf("pod %s: %w", name(p.Pod), err))
+			}
 		}
 		for _, u := range p.Containers {
 			p.Usage.Memory += u.Memory
 			p.Usage.Disk += u.Disk
 			p.Usage.Inodes += u.Inodes
 		}
+	}
+	if files && ctx.Err() == nil {
+		g.unread.tell(errors.Join(unread...))
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/summary"
@@ -221,8 +222,8 @@ func (a *Agent) logsOf(ctx context.Context, p *corev1.Pod) map[string]disk {
 	}
 	out := make(map[string]disk)
 	for _, name := range containerNames(p.GetSpec()) {
-		bytes, inodes := usage.Disk(ctx, filepath.Join(dir, name))
-		out[name] = disk{at: now(), bytes: bytes, inodes: inodes}
+		size, _ := diskuse.Of(ctx, filepath.Join(dir, name)) // What cannot be read counts as nothing.
+		out[name] = disk{at: now(), bytes: size.Bytes, inodes: size.Inodes}
 	}
 	return out
 }
@@ -248,8 +249,8 @@ func (d *disks) volumesOf(ctx context.Context, a *Agent, p *corev1.Pod) []volume
 			continue
 		}
 		if at.Files {
-			bytes, inodes := usage.Disk(ctx, at.Path)
-			taken := disk{at: now(), bytes: bytes, inodes: inodes}
+			size, _ := a.cfg.Measure(ctx, at.Path) // As with logs.
+			taken := disk{at: now(), bytes: size.Bytes, inodes: size.Inodes}
 			fs = files(fs, taken)
 			if hostinfo.RoomOf(at.Path).Device == hostinfo.RoomOf(a.cfg.DataDir).Device {
 				v.onNode = taken

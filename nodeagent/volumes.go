@@ -38,7 +38,7 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow,
-		Give: a.cfg.Give,
+		Give: a.cfg.Give, Measure: a.cfg.Measure,
 		NotGiven: func(p *corev1.Pod, why error) {
 			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", fmt.Sprintf(
 				"fsGroup %d is not enforced: the pod's volumes belong to root: %v", p.GetSpec().GetSecurityContext().GetFsGroup(),
@@ -249,17 +249,22 @@ const limitInterval = 10 * time.Second
 
 // watchLimits evicts pods of which a volume on disk has grown beyond its limit.
 func (a *Agent) watchLimits(ctx context.Context) error {
+	unmeasured := trouble{what: "volumes with a limit cannot be measured as a whole", log: a.cfg.Logger}
 	for sleep(ctx, limitInterval) {
+		var failed []error
 		for _, w := range a.list() {
 			if p := w.pod(); volumes.Limited(p) && !admission.Critical(p, w.static != nil) {
 				over, err := a.volumes.OverLimit(ctx, p)
 				if over != "" {
 					w.evict(p, podstate.Evict{Reason: eviction.Reason, Message: over, Grace: evictionGrace})
 				}
-				if err != nil && ctx.Err() == nil {
-					a.cfg.Logger.Warn("the volumes of a pod cannot be measured", "pod", name(p), "uid", w.uid, "error", err)
+				if err != nil {
+					failed = append(failed, fmt.Errorf("pod %s: %w", name(p), err))
 				}
 			}
+		}
+		if ctx.Err() == nil {
+			unmeasured.tell(errors.Join(failed...))
 		}
 	}
 	return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"monoplane.dev/internal/userids"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
 	"monoplane.dev/nodeagent/subids"
 )
@@ -317,25 +318,22 @@ func (s *Store) removeAll(dir string) error {
 }
 
 // RootUsage returns what a container has written in its root and in its volumes, with what those have of the image:
-// bytes on the disk, and inodes.
+// bytes on the disk, and inodes. What cannot be read is missing in it, and is the error (diskuse.Of).
 func (s *Store) RootUsage(ctx context.Context, id string) (Usage, error) {
 	root, err := s.Root(id)
 	if err != nil {
 		return Usage{}, err
 	}
-	var total Usage
+	var total diskuse.Size
 	for _, dir := range append([]string{root.Upper, root.Copied}, root.Volumes...) {
 		if dir == "" {
 			continue
 		}
-		u, err := unpack.Measure(ctx, dir)
-		if err != nil {
-			return Usage{}, err
-		}
-		total.Bytes += u.Bytes
-		total.Inodes += u.Inodes
+		size, failed := subids.Measure(ctx, s.cfg.IDs, dir)
+		total.Add(size)
+		err = errors.Join(err, failed)
 	}
-	return total, nil
+	return Usage(total), err
 }
 
 // Usage is what something takes on the disk.

@@ -1,15 +1,17 @@
 // Package subids does for an agent without root what takes the ids that /etc/subuid and /etc/subgid give to its user:
-// it unpacks layers whose files belong to several users, copies them, and gives volumes to groups.
+// it unpacks layers whose files belong to several users, copies them, gives volumes to groups, and measures what users
+// of containers have closed to others.
 //
 // Each is done by a process of this program that lives for just that, as root of a user namespace with these ids
 // (package internal/userids), which are those that pods have, too. It begins once its ids are there, ends with what it
-// was asked for, and is killed when who has started it dies. What the same functions of the packages unpack and
-// ownership guarantee holds here.
+// was asked for, and is killed when who has started it dies. What the same functions of the packages unpack,
+// ownership and diskuse guarantee holds here.
 package subids
 
 import (
 	"errors"
 
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
 )
 
@@ -22,6 +24,8 @@ type task struct {
 	Merge *mergeTask `json:",omitempty"`
 	Upper *upperTask `json:",omitempty"`
 	Give  *giveTask  `json:",omitempty"`
+	// Measure is a directory.
+	Measure string `json:",omitempty"`
 }
 
 type tarTask struct {
@@ -47,6 +51,7 @@ type giveTask struct {
 // answer is what the process says when it ends, as JSON. Kind and Errno say which errors there are in the text.
 type answer struct {
 	Stats unpack.Stats
+	Size  diskuse.Size
 	Error string `json:",omitempty"`
 	Kind  int    `json:",omitempty"`
 	Errno uint   `json:",omitempty"`

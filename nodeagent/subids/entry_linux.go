@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
 	"monoplane.dev/nodeagent/volumes/ownership"
 )
@@ -37,7 +38,7 @@ func serve() int {
 	}
 	var a answer
 	if err := what.do(context.Background(), in, &a); err != nil {
-		a = answer{Error: err.Error()}
+		a.Error = err.Error()
 		a.Kind = 1 + slices.IndexFunc(kinds(), func(kind error) bool { return errors.Is(err, kind) })
 		if no, is := errors.AsType[syscall.Errno](err); is {
 			a.Errno = uint(no)
@@ -59,6 +60,8 @@ func (t task) do(ctx context.Context, in *bufio.Reader, a *answer) (err error) {
 		err = unpack.Upper(t.Upper.Dir, t.Upper.Layer, unpack.Shift{})
 	case t.Give != nil:
 		err = ownership.Give(t.Give.Dir, t.Give.Group, t.Give.ForReading, t.Give.Policy)
+	case t.Measure != "":
+		a.Size, err = diskuse.Of(ctx, t.Measure)
 	default:
 		err = errors.New("an unknown task")
 	}

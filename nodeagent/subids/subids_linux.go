@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os/exec"
 	"strings"
 	"syscall"
 
 	"monoplane.dev/internal/userids"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
 )
 
@@ -56,7 +58,8 @@ func identity(maps userids.Maps) unpack.Shift {
 // where that one is not there either.
 func Tar(ctx context.Context, maps userids.Maps, dir string, r io.Reader, o unpack.Options) (unpack.Stats, error) {
 	o.Owners, o.Shift = true, identity(maps)
-	return run(ctx, maps, task{Tar: &tarTask{dir, o}}, r)
+	a, err := run(ctx, maps, task{Tar: &tarTask{dir, o}}, r)
+	return a.Stats, err
 }
 
 // Merge is unpack.Merge with the owners of the layers.
@@ -80,11 +83,25 @@ func Give(
 	return err
 }
 
+// Measure is diskuse.Of, also of what users of containers have closed to others, or one with the id of this process to
+// itself. Only for those is there another process; the zero maps are for who has no such users.
+func Measure(ctx context.Context, maps userids.Maps, dir string) (diskuse.Size, error) {
+	size, err := diskuse.Of(ctx, dir)
+	if len(maps.Users) == 0 || !errors.Is(err, fs.ErrPermission) {
+		return size, err
+	}
+	a, failed := run(ctx, maps, task{Measure: dir}, nil)
+	if failed != nil && a.Size.Bytes < size.Bytes { // It has come no further.
+		return size, errors.Join(err, failed)
+	}
+	return a.Size, failed
+}
+
 // run has a process do a task, for which it may read from in.
-func run(ctx context.Context, maps userids.Maps, what task, in io.Reader) (unpack.Stats, error) {
+func run(ctx context.Context, maps userids.Maps, what task, in io.Reader) (answer, error) {
 	text, err := json.Marshal(what)
 	if err != nil {
-		return unpack.Stats{}, err
+		return answer{}, err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args, cmd.Dir = []string{Argv0}, "/"
@@ -95,33 +112,33 @@ func run(ctx context.Context, maps userids.Maps, what task, in io.Reader) (unpac
 	cmd.Stdout, cmd.Stderr = &out, &said
 	to, err := cmd.StdinPipe()
 	if err != nil {
-		return unpack.Stats{}, err
+		return answer{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return unpack.Stats{}, fmt.Errorf("%w: no user namespace can be made: %w", ErrIDs, err)
+		return answer{}, fmt.Errorf("%w: no user namespace can be made: %w", ErrIDs, err)
 	}
 	if err := maps.Apply(ctx, cmd.Process.Pid); err != nil {
 		_ = to.Close()
 		_ = cmd.Wait() // Without a task it ends with an error.
 		if ctx.Err() != nil {
-			return unpack.Stats{}, context.Cause(ctx)
+			return answer{}, context.Cause(ctx)
 		}
-		return unpack.Stats{}, fmt.Errorf("%w: %w", ErrIDs, err)
+		return answer{}, fmt.Errorf("%w: %w", ErrIDs, err)
 	}
 	unread := feed(to, append(text, '\n'), in)
 	ended := cmd.Wait()
 	if ctx.Err() != nil {
-		return unpack.Stats{}, context.Cause(ctx)
+		return answer{}, context.Cause(ctx)
 	}
 	if unread != nil {
-		return unpack.Stats{}, unread
+		return answer{}, unread
 	}
 	var a answer
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
-		return unpack.Stats{}, fmt.Errorf("the process with the ids of pods ended without an answer: %w: %s",
+		return answer{}, fmt.Errorf("the process with the ids of pods ended without an answer: %w: %s",
 			errors.Join(ended, err), strings.TrimSpace(said.String()))
 	}
-	return a.Stats, a.err()
+	return a, a.err()
 }
 
 // feed writes a task and what it is about, and closes the pipe. What cannot be written is the process's to explain;

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"monoplane.dev/internal/userids"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
 )
 
@@ -20,6 +21,11 @@ func Merge(context.Context, userids.Maps, string, []string, unpack.MergeOptions)
 
 // Upper fails, as Tar does.
 func Upper(context.Context, userids.Maps, string, string) error { return ErrIDs }
+
+// Measure is diskuse.Of.
+func Measure(ctx context.Context, _ userids.Maps, dir string) (diskuse.Size, error) {
+	return diskuse.Of(ctx, dir)
+}
 
 // Give fails, as Tar does.
 func Give(context.Context, userids.Maps, string, int64, bool, string) error { return ErrIDs }

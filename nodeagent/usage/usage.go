@@ -1,15 +1,10 @@
-// Package usage measures what pods use: CPU, memory and processes as the runtime tells, and the local storage that
-// their logs, volumes and writable layers take.
+// Package usage says what pods use of CPU, memory, processes and writable layers, as the runtime tells.
 //
-// It measures when it is asked and remembers nothing. What cannot be read is left out, and counts as nothing. A walk
-// over a directory stays on its file system and follows no links.
+// It asks when it is asked and remembers nothing. What the runtime does not tell counts as nothing.
 package usage
 
 import (
 	"context"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -106,44 +101,4 @@ func containerOf(s *runtimeapi.ContainerStats) Container {
 		c.At = time.Unix(0, at)
 	}
 	return c
-}
-
-// Disk returns what the files in a directory take, in bytes, and how many there are. One that does not exist takes
-// nothing. A file with several names counts as often.
-func Disk(ctx context.Context, dir string) (bytes, inodes int64) {
-	device, ok := deviceOf(dir)
-	if dir == "" || !ok {
-		return 0, 0
-	}
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return fs.SkipAll
-		}
-		if err != nil {
-			return nil //nolint:nilerr // what cannot be read, or has gone, counts as nothing
-		}
-		info, err := e.Info()
-		if err != nil {
-			return nil //nolint:nilerr // as above
-		}
-		on, used := blocks(info)
-		if on != device {
-			if e.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		bytes, inodes = bytes+used, inodes+1
-		return nil
-	})
-	return bytes, inodes
-}
-
-func deviceOf(dir string) (uint64, bool) {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return 0, false
-	}
-	device, _ := blocks(info)
-	return device, true
 }

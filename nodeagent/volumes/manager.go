@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/volumes/mount"
 	"monoplane.dev/nodeagent/volumes/ownership"
 	"monoplane.dev/nodeagent/volumes/payload"
@@ -54,6 +55,8 @@ type Config struct {
 	Allocatable func() resources.List
 	// Give gives a volume to a group, as ownership.Give does, which it stands for if nil.
 	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
+	// Measure measures what volumes hold, as diskuse.Of does, which it stands for if nil.
+	Measure func(ctx context.Context, dir string) (diskuse.Size, error)
 	// NotGiven is told of a pod whose fsGroup is none that there is here (ownership.ErrNoGroup): its volumes stay root's.
 	NotGiven func(p *corev1.Pod, why error)
 	// Due is called, on a goroutine of its own, when Refresh is to be called for a pod because a token nears its end.
@@ -94,6 +97,9 @@ func New(cfg Config) *Manager {
 		cfg.Give = func(_ context.Context, dir string, group int64, forReading bool, policy string) error {
 			return ownership.Give(dir, group, forReading, policy)
 		}
+	}
+	if cfg.Measure == nil {
+		cfg.Measure = diskuse.Of
 	}
 	if cfg.NotGiven == nil {
 		cfg.NotGiven = func(*corev1.Pod, error) {}

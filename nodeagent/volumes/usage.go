@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -35,23 +32,22 @@ func limitOf(v *corev1.Volume) (resource.Quantity, bool) {
 }
 
 // OverLimit says which of the pod's volumes holds more than it may, in the words of Kubernetes; nothing when none
-// does.
+// does. What cannot be read of one hides nothing of the others.
 func (m *Manager) OverLimit(ctx context.Context, p *corev1.Pod) (string, error) {
+	var failed []error
 	home := m.home(p.GetMetadata().GetUid())
 	for _, v := range p.GetSpec().GetVolumes() {
 		limit, ok := limitOf(v)
 		if !ok {
 			continue
 		}
-		used, err := usage(ctx, filepath.Join(home, volumesDir, emptyDir{}.name(), v.GetName()))
-		if err != nil {
-			return "", err
-		}
-		if used > limit.Value() {
+		used, err := m.cfg.Measure(ctx, filepath.Join(home, volumesDir, emptyDir{}.name(), v.GetName()))
+		failed = append(failed, err)
+		if used.Bytes > limit.Value() {
 			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.GetName(), limit.String()), nil
 		}
 	}
-	return "", nil
+	return "", errors.Join(failed...)
 }
 
 // Place is a volume of a pod that can be measured.
@@ -85,50 +81,4 @@ func (m *Manager) Places(p *corev1.Pod) ([]Place, error) {
 		out = append(out, place)
 	}
 	return out, nil
-}
-
-// usage returns how many bytes of its disk a directory takes. It follows no links, and counts a file of several names
-// once; what is not there takes nothing.
-func usage(ctx context.Context, dir string) (int64, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer root.Close()
-	const blockSize = 512
-	sum := int64(0)
-	linked := make(map[uint64]bool)
-	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil || path == "." {
-			return ifThere(err)
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return ifThere(err)
-		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || linked[stat.Ino] {
-			return nil
-		}
-		if stat.Nlink > 1 && !info.IsDir() {
-			linked[stat.Ino] = true
-		}
-		sum += stat.Blocks * blockSize
-		return nil
-	})
-	return sum, err
-}
-
-// ifThere drops the error about what a container has removed meanwhile.
-func ifThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -327,29 +327,3 @@ func IsOwn(dir string) bool {
 	var s unix.Stat_t
 	return unix.Lstat(dir, &s) == nil && int(s.Uid) == os.Geteuid() && int(s.Gid) == os.Getegid()
 }
-
-// Measure returns what a directory takes: files with several names once, whatever cannot be read not at all.
-func Measure(ctx context.Context, dir string) (Size, error) {
-	var out Size
-	seen := make(map[uint64]bool)
-	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var s unix.Stat_t
-		if err != nil || unix.Lstat(p, &s) != nil {
-			return nil //nolint:nilerr // it is gone, or closed
-		}
-		if s.Nlink > 1 && s.Mode&unix.S_IFMT != unix.S_IFDIR {
-			if seen[s.Ino] {
-				return nil
-			}
-			seen[s.Ino] = true
-		}
-		const block = 512
-		out.Bytes += s.Blocks * block
-		out.Inodes++
-		return nil
-	})
-	return out, err
-}

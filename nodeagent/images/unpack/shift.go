@@ -33,6 +33,3 @@ type MergeOptions struct {
 	// Reserve is how many bytes are to stay available on the disk.
 	Reserve int64
 }
-
-// Size is what something takes on the disk.
-type Size struct{ Bytes, Inodes int64 }

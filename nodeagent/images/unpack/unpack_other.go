@@ -28,8 +28,3 @@ func Upper(string, string, Shift) error {
 
 // IsOwn is true: nobody else's layers are here.
 func IsOwn(string) bool { return true }
-
-// Measure fails, as Tar does.
-func Measure(context.Context, string) (Size, error) {
-	return Size{}, errors.New("layers of images are on Linux only")
-}

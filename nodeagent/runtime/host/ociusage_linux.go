@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -52,7 +54,7 @@ func (r *Runtime) measure(c *container) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = false
-	if err == nil { // Else it has gone meanwhile, or was never started.
+	if err == nil || errors.Is(err, fs.ErrPermission) { // Else it has gone meanwhile, or was never started.
 		w.at, w.usage = time.Now(), usage
 	}
 }

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/internal/userids"
+	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/network"
@@ -107,6 +108,12 @@ func (*Runtime) Give(ctx context.Context, dir string, group int64, forReading bo
 		return ownership.Give(dir, int64(os.Getegid()), forReading, policy)
 	}
 	return fmt.Errorf("%w, which have only root's: %s", ownership.ErrNoGroup, why)
+}
+
+// Measure measures what users of containers have stored, who without root can close it to this process.
+func (*Runtime) Measure(ctx context.Context, dir string) (diskuse.Size, error) {
+	ids, _ := userids.Own()
+	return subids.Measure(ctx, ids, dir)
 }
 
 // unprivilegedPorts holds the first port that takes no privileges.
