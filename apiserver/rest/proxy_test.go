@@ -88,7 +88,7 @@ func TestPodProxy(t *testing.T) {
 		return stream.Send(say(299, strings.Join([]string{
 			first.GetMethod(), req.GetNamespace(), req.GetName(), req.GetPath(), header(first, "Content-Length"),
 			header(first, "X-Forwarded-Uri"), header(first, "X-Forwarded-For"), body,
-		}, "|"), "Cache-Control", "max-age=9", "Content-Type", "text/x"))
+		}, "|"), "Cache-Control", "max-age=9", "Content-Type", "text/x", "Allow", first.GetMethod()))
 	}}.front(t)
 	const root = "/api/v1/namespaces/d/pods/https:a:web/proxy"
 	for _, c := range []struct{ method, path, body, want string }{
@@ -97,9 +97,12 @@ func TestPodProxy(t *testing.T) {
 		{"POST", "", "hello", "POST|d|https:a:web||5|" + root + "/|127.0.0.1|hello"},
 		{"PROPFIND", "/p", strings.Repeat("x", 1<<20),
 			"PROPFIND|d|https:a:web|p|1048576|" + root + "/p|127.0.0.1|" + strings.Repeat("x", 1<<20)},
+		{"HEAD", "/p?x", "", ""}, // what the pod answers beside the header is not passed on
+		{"OPTIONS", "/p", "", "OPTIONS|d|https:a:web|p||" + root + "/p|127.0.0.1|"},
 	} {
 		a := f.do(c.method, root+c.path, c.body, "X-Forwarded-For", "6.6.6.6")
 		if a.code != 299 || a.body != c.want || a.header.Get("Content-Type") != "text/x" ||
+			a.header.Get("Allow") != c.method ||
 			len(a.header["Cache-Control"]) != 1 || a.header.Get("Cache-Control") != "max-age=9" {
 			t.Errorf("%s %s: %d, %v, %.300q, want %.300q", c.method, c.path, a.code, a.header, a.body, c.want)
 		}
