@@ -13,6 +13,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
 func quantities(pairs ...string) map[string]*metav1.Quantity {
@@ -114,6 +115,59 @@ func TestQuotas(t *testing.T) {
 		&corev1.UpdateServiceRequest{Object: s}))),
 		`services "s" is forbidden: exceeded quota: few, requested: services.nodeports=3, used: services.nodeports=0, `+
 			`limited: services.nodeports=2`)
+}
+
+// A quota with scopes counts the pods that are in all of them, and no others; a pod that is moved into them counts as
+// a new one. spec: OBJ-2
+func TestScopedQuotas(t *testing.T) {
+	c := start(t)
+	admin := c.admin()
+	must(admin.PriorityClasses.Create(ctx(t), &schedulingv1.CreatePriorityClassRequest{
+		Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000}}))(t)
+	scoped := func(name string, scopes ...string) *corev1.ResourceQuota {
+		q := newQuota(name, "pods", "1")
+		q.Spec.Scopes = scopes
+		return q
+	}
+	c.quota(scoped("short", "Terminating"))
+	c.quota(scoped("long", "NotTerminating", "BestEffort"))
+	high := newQuota("high", "pods", "1")
+	high.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []*corev1.ScopedResourceSelectorRequirement{
+		{ScopeName: "PriorityClass", Operator: "In", Values: []string{"high"}}}}
+	c.quota(high)
+
+	asking := func(name string, change func(*corev1.PodSpec)) *corev1.Pod {
+		p := sized(name, []string{"cpu", "1m"}, nil)
+		change(p.Spec)
+		return p
+	}
+	plain := func(*corev1.PodSpec) {}
+	ends := func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = proto.Int64(60) }
+	matters := func(s *corev1.PodSpec) { s.PriorityClassName = "high" }
+	for _, row := range []struct {
+		pod  *corev1.Pod
+		full string // the quota that has no room; empty for none
+	}{
+		{asking("ends", ends), ""}, {asking("ends-too", ends), "short"},
+		{newPod("best"), ""}, {newPod("best-too"), "long"},
+		{asking("high", matters), ""}, {asking("high-too", matters), "high"},
+		{asking("plain", plain), ""}, {asking("plain-too", plain), ""},
+	} {
+		want := ""
+		if row.full != "" {
+			want = fmt.Sprintf("pods %q is forbidden: exceeded quota: %s, requested: pods=1, used: pods=1, limited: pods=1",
+				row.pod.Metadata.Name, row.full)
+		}
+		if got := told(second(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: row.pod}))); got != want {
+			t.Errorf("%s: %q, want %q", row.pod.Metadata.Name, got, want)
+		}
+	}
+	moved := clone(must(admin.Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "plain"}))(t))
+	ends(moved.Spec)
+	if got := told(second(admin.Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: moved}))); got !=
+		`pods "plain" is forbidden: exceeded quota: short, requested: pods=1, used: pods=1, limited: pods=1` {
+		t.Errorf("a pod that is given a deadline: %q", got)
+	}
 }
 
 // Whatever the order of creations, deletions, failures and takings of the turn by two servers, there is never more
