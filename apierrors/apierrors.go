@@ -245,6 +245,19 @@ func FromStatus(s *metav1.Status) *Error {
 	return &Error{status: s}
 }
 
+// PanicText returns what a log may say of the value of a panic: the text of a string or an error, and else only the
+// type. A value of another type may be, or hold, an object of the API, such as a Secret.
+func PanicText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case error:
+		return v.Error()
+	default:
+		return fmt.Sprintf("a value of type %T", v)
+	}
+}
+
 func reasonOf(c codes.Code) Reason {
 	switch c {
 	case codes.InvalidArgument:

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -95,7 +94,7 @@ type panicError struct {
 	stack []byte
 }
 
-func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *panicError) Error() string { return "panic: " + apierrors.PanicText(p.value) }
 
 func panicked(r any) error { return &panicError{value: r, stack: debug.Stack()} }
 

@@ -269,7 +269,17 @@ func TestSecretValuesAreNotRepeated(t *testing.T) {
 			return err
 		})
 	}
+	for i, value := range []any{odd, map[string]*corev1.Secret{"s": odd}, odd.Data} {
+		pods := c.overWire(c.api, &failing{fail: func(context.Context) error { panic(value) }})
+		try(fmt.Sprint("panic ", i), func(opts ...grpc.CallOption) error {
+			_, err := pods.Get(ctx(t), &metav1.GetRequest{}, opts...)
+			return err
+		})
+	}
 	said["log"] = c.log.String()
+	if !strings.Contains(said["log"], "a value of type *corev1.Secret") {
+		t.Errorf("the log does not say what panicked: %s", said["log"])
+	}
 	for name, text := range said {
 		for _, secret := range []string{canary, "31415926535", "aHVudGVyMmh1bnRlcjI="} {
 			if strings.Contains(text, secret) {

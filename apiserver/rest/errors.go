@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"fmt"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -69,7 +68,7 @@ func (h *Handler) logPanic(r *http.Request, v any) {
 		audit.From(r.Context()).Panicked()
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "request handler panicked",
-		"method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		"method", r.Method, "path", r.URL.Path, "panic", apierrors.PanicText(v), "stack", string(debug.Stack()))
 }
 
 // requireUser refuses requests without credentials, and those of users who act as somebody without.

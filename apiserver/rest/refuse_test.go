@@ -293,6 +293,20 @@ func TestPanicInTheFrontIsA500(t *testing.T) {
 	}
 }
 
+// What panics with an object may hold a Secret's values: the log has the type, and the stack.
+func TestPanicWithAnObject(t *testing.T) {
+	f := newFront(t, func(c *rest.Config) {
+		c.Authenticate = func(http.ResponseWriter, *http.Request) *http.Request {
+			panic(&corev1.Secret{StringData: map[string]string{"k": "hunter2"}})
+		}
+	})
+	a := f.want(f.do("GET", pods, ""), 500, `"reason":"InternalError"`)
+	if log := f.log.String(); strings.Contains(a.body+log, "hunter2") || !strings.Contains(log, "*corev1.Secret") ||
+		!strings.Contains(log, "refuse_test.go") {
+		t.Errorf("body %s, log %s", a.body, log)
+	}
+}
+
 // panicky fails at its last row.
 type panicky struct{ table.Default }
 

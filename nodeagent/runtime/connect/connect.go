@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/runtime/fake"
@@ -32,7 +33,8 @@ type server interface {
 func serve(s server, logger *slog.Logger) (grpc.ClientConnInterface, func()) {
 	in := inproc.NewServer(nil, nil)
 	in.OnPanic(func(method string, value any, stack []byte) {
-		logger.Error("the runtime panicked", "method", method, "panic", value, "stack", string(stack))
+		logger.Error("the runtime panicked", "method", method, "panic", apierrors.PanicText(value),
+			"stack", string(stack))
 	})
 	runtimeapi.RegisterRuntimeServiceServer(in, s)
 	runtimeapi.RegisterImageServiceServer(in, s)
