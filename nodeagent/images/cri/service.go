@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -65,25 +64,6 @@ func (s *Service) ListImages(
 		out.Images = append(out.Images, imageOf(img))
 	}
 	return out, nil
-}
-
-// StreamImages implements CRI.
-func (s *Service) StreamImages(
-	req *runtimeapi.StreamImagesRequest, to grpc.ServerStreamingServer[runtimeapi.StreamImagesResponse],
-) error {
-	all, err := s.ListImages(to.Context(), &runtimeapi.ListImagesRequest{Filter: req.GetFilter()})
-	if err != nil {
-		return err
-	}
-	const some = 100
-	for rest := all.GetImages(); len(rest) > 0; {
-		n := min(some, len(rest))
-		if err := to.Send(&runtimeapi.StreamImagesResponse{Images: rest[:n]}); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
-	return nil
 }
 
 // ImageStatus implements CRI. An image that is not there is no error.
