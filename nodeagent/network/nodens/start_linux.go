@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -201,7 +202,10 @@ func launch(
 
 // WhyForbidden names the settings of the machine that keep user namespaces from being made or used, for the end of an
 // error: it begins with a semicolon, and is empty where there is no such setting.
-func WhyForbidden() string {
+func WhyForbidden() string { return whyForbidden("/proc/sys") }
+
+// whyForbidden does so for the settings in a directory.
+func whyForbidden(settings string) string {
 	var why []string
 	for _, s := range []struct{ file, bad, remedy string }{
 		{"user/max_user_namespaces", "0", "set it to 10000, say"},
@@ -209,7 +213,7 @@ func WhyForbidden() string {
 		{"kernel/unprivileged_userns_clone", "0", "set it to 1"},
 		{"kernel/apparmor_restrict_unprivileged_userns", "1", "set it to 0, or give the program an AppArmor profile"},
 	} {
-		if v, err := os.ReadFile("/proc/sys/" + s.file); err == nil && strings.TrimSpace(string(v)) == s.bad {
+		if v, err := os.ReadFile(filepath.Join(settings, s.file)); err == nil && strings.TrimSpace(string(v)) == s.bad {
 			why = append(why, fmt.Sprintf("the setting %s is %s (%s)", strings.ReplaceAll(s.file, "/", "."), s.bad, s.remedy))
 		}
 	}
