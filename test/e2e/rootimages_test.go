@@ -66,6 +66,10 @@ func TestRootImagesAndNetwork(t *testing.T) {
 		t.Errorf("the API from a pod: %q", out)
 	}
 
+	// What somebody takes away on the machine is there again after a heartbeat.
+	m.run(t, "ip", "route", "flush", "proto", "109")
+	ask(onMachine, ip+" 80")
+
 	u.now.kill(t)
 	ask(onMachine, ip+" 80") // the kernel carries it
 	u.begin(t)
