@@ -155,6 +155,10 @@ or zstd.`,
 				names = []string{img.ID}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", strings.Join(names, "\n"))
+			if !img.RunsHere() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is for the platform %s, and does not run on this machine, %s\n",
+					names[0], img.Platform, images.ThisPlatform())
+			}
 		}
 		return err
 	})

@@ -7,13 +7,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"monoplane.dev/nodeagent/images"
 )
@@ -68,6 +71,47 @@ func TestImageCommands(t *testing.T) {
 	}
 	if info, err := os.Stat(archive); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// Of images for another machine that are loaded, a warning says so; of those for this one there is none.
+func TestLoadedForAnotherPlatform(t *testing.T) {
+	for architecture, warned := range map[string]bool{"s390x": true, runtime.GOARCH: false} {
+		img, err := random.Image(1000, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config = config.DeepCopy()
+		config.OS, config.Architecture = "linux", architecture
+		dir := t.TempDir()
+		archive := filepath.Join(dir, "image.tar")
+		img, err = mutate.ConfigFile(img, config)
+		if err == nil {
+			err = tarball.WriteToFile(archive, name.MustParseReference("app:v1"), img)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		args := []string{"image", "load", "--image-dir", filepath.Join(dir, "images"), archive}
+		if code := run(t.Context(), programName, args, &out, &errs); code != 0 {
+			t.Fatalf("%d: %s", code, errs.String())
+		}
+		if out.String() != "docker.io/library/app:v1\n" {
+			t.Errorf("%s: %q", architecture, out.String())
+		}
+		want := ""
+		if warned {
+			want = "warning: docker.io/library/app:v1 is for the platform linux/s390x, and does not run on this machine, linux/" +
+				runtime.GOARCH + "\n"
+		}
+		if errs.String() != want {
+			t.Errorf("%s: %q, want %q", architecture, errs.String(), want)
+		}
 	}
 }
 

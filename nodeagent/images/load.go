@@ -116,7 +116,11 @@ func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
 		return nil, fmt.Errorf("%w archive: %s: %w", ErrInvalid, topFile, err)
 	}
 	var out []found
-	for _, d := range x.Manifests {
+	here, err := platformOf("")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range ofPlatform(x.Manifests, here) {
 		text, desc, err := s.resolve(from, d)
 		if err != nil {
 			return nil, err
@@ -142,6 +146,21 @@ func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// ofPlatform leaves out attestations, and of images that share a name, or have none, those for other platforms where one
+// is for the wanted platform.
+func ofPlatform(all []v1.Descriptor, want v1.Platform) []v1.Descriptor {
+	name := func(d v1.Descriptor) string { return strings.Join(namesOf(d), "") + " " + d.Annotations[refName] }
+	wanted := make(map[string]bool)
+	for _, d := range all {
+		if d.Platform != nil && d.Platform.Satisfies(want) {
+			wanted[name(d)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(d v1.Descriptor) bool {
+		return d.Platform != nil && (d.Platform.OS == "unknown" || wanted[name(d)] && !d.Platform.Satisfies(want))
+	})
 }
 
 // resolve returns the manifest that a descriptor leads to.

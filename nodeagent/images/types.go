@@ -3,6 +3,8 @@ package images
 import (
 	"cmp"
 	"log/slog"
+	"runtime"
+	"strings"
 	"time"
 
 	"monoplane.dev/internal/userids"
@@ -78,6 +80,16 @@ type Image struct {
 	Config RunConfig
 	// Pinned images are not removed as unused.
 	Pinned bool
+}
+
+// ThisPlatform returns what images for this machine are made for, such as linux/amd64.
+func ThisPlatform() string { return "linux/" + runtime.GOARCH }
+
+// RunsHere reports whether an image is for this machine. One that does not say what it is for may be.
+func (i Image) RunsHere() bool {
+	system, rest, _ := strings.Cut(i.Platform, "/")
+	architecture, _, _ := strings.Cut(rest, "/")
+	return (system == "" || system == "linux") && (architecture == "" || architecture == runtime.GOARCH)
 }
 
 // RunConfig is how the containers of an image are to be run, as its maker says.
