@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/compression"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/registry"
@@ -72,6 +73,9 @@ func TestHostileRegistry(t *testing.T) {
 		// kept is whether something may be kept for the next try.
 		kept bool
 	}{
+		"another manifest than was pinned": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(append(honest(w), '\n'))
+		}, registry.ErrWrong, "the manifest's digest is", 1, false},
 		"another blob": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			b := append([]byte(nil), honest(w)...)
 			b[len(b)/2] ^= 1
@@ -163,12 +167,17 @@ func TestHostileRegistry(t *testing.T) {
 					evil.ServeHTTP(w, r)
 				})
 			})
-			push(t, host+"/app:v1", imageOf(t, layer(t, compression.GZip, file("f", big(100_000)))))
+			img := imageOf(t, layer(t, compression.GZip, file("f", big(100_000))))
+			push(t, host+"/app:v1", img)
 			ready.Store(1)
+			ref := host + "/app:v1"
+			if strings.Contains(name, "pinned") {
+				ref = host + "/app@" + digestOf(t, img).String()
+			}
 			s := open(t, func(cfg *images.Config) {
 				cfg.Registries = registry.Config{Attempts: attempts, Stall: 500 * time.Millisecond}
 			})
-			_, err := s.Pull(t.Context(), host+"/app:v1", images.PullOptions{})
+			_, err := s.Pull(t.Context(), ref, images.PullOptions{})
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.said) {
 				t.Errorf("%v; want %v, and %q in it", err, c.want, c.said)
 			}
@@ -279,6 +288,29 @@ func TestHostileLayers(t *testing.T) {
 				t.Errorf("the victim: %v", err)
 			}
 		})
+	}
+}
+
+// A layer that is another one than the image's configuration says is refused, and nothing of the image stays.
+func TestAnotherLayerThanConfigured(t *testing.T) {
+	img := imageOf(t, layer(t, compression.GZip, file("f", "x")))
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.RootFS.DiffIDs[0].Hex = strings.Repeat("a", 64)
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	host, s := serve(t), open(t)
+	push(t, host+"/app:v1", img)
+	_, err = s.Pull(t.Context(), host+"/app:v1", images.PullOptions{})
+	if !errors.Is(err, images.ErrInvalid) || !strings.Contains(err.Error(), "as the image's configuration says") {
+		t.Errorf("%v", err)
+	}
+	if left := remains(t, s); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

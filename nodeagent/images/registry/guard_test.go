@@ -190,7 +190,18 @@ func TestRedirectionToThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"} {
+	all := []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"}
+	// Those of the machine's own interfaces, too.
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() {
+			all = append(all, p.Addr().String())
+		}
+	}
+	for _, to := range all {
 		at := "http://" + to + ":" + port
 		for name, answer := range map[string]http.HandlerFunc{
 			"blob": func(w http.ResponseWriter, r *http.Request) {

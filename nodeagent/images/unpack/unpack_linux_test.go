@@ -92,6 +92,8 @@ func describe(t testing.TB, f unpack.Flavour, path string) string {
 		return "-> " + target
 	case unix.S_IFCHR:
 		return fmt.Sprintf("char %d:%d", unix.Major(s.Rdev), unix.Minor(s.Rdev))
+	case unix.S_IFBLK:
+		return fmt.Sprintf("block %d:%d", unix.Major(s.Rdev), unix.Minor(s.Rdev))
 	case unix.S_IFREG:
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -213,13 +215,17 @@ func TestAttributes(t *testing.T) {
 			"SCHILY.xattr.user.kept": "v", "SCHILY.xattr.user.overlay.redirect": "/etc",
 			"SCHILY.xattr.trusted.overlay.redirect": "/etc", "SCHILY.xattr.security.capability": capability,
 		}},
+		{name: "closed/inner/g", content: "x", mode: 0o2755},
+		{name: "shared", kind: tar.TypeDir, mode: 0o2775},
+		{name: "shared/below", content: "x", mode: 0o644},
 		{name: "tmp", kind: tar.TypeDir, mode: 0o1777},
 		{name: ".", kind: tar.TypeDir, mode: 0o750},
 	}), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]uint32{"": 0o750, "closed": 0o111, "tmp": 0o1777} {
+	for path, want := range map[string]uint32{"": 0o750, "closed": 0o111, "tmp": 0o1777, "shared": 0o2775,
+		"shared/below": 0o644} {
 		var s unix.Stat_t
 		if err := unix.Lstat(filepath.Join(dir, path), &s); err != nil || s.Mode&0o7777 != want || s.Mtim.Sec != 1e9 {
 			t.Errorf("%q: mode %o, time %d, %v; want %o and %d", path, s.Mode, s.Mtim.Sec, err, want, int64(1e9))
@@ -229,8 +235,11 @@ func TestAttributes(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "closed"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Lstat(f); err != nil || info.Mode() != 0o755|fs.ModeSetuid {
-		t.Errorf("%v, %v", info.Mode(), err)
+	for path, want := range map[string]fs.FileMode{f: 0o755 | fs.ModeSetuid,
+		filepath.Join(filepath.Dir(f), "g"): 0o755 | fs.ModeSetgid} {
+		if info, err := os.Lstat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
+		}
 	}
 	names := make([]byte, 1000)
 	n, err := unix.Llistxattr(f, names)
@@ -245,6 +254,46 @@ func TestAttributes(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("extended attributes: %q, want %q", got, want)
+	}
+}
+
+// Devices are made where files have owners, and left out, and counted, where they do not. Numbers that no device can
+// have are refused.
+func TestDevices(t *testing.T) {
+	f := flavour(t)
+	entries := []entry{{name: "null", kind: tar.TypeChar, major: 1, minor: 3},
+		{name: "d/disk", kind: tar.TypeBlock, major: 259, minor: 1 << 16}, {name: "after", content: "x"}}
+	for owners, want := range map[bool][]string{
+		true:  {"char 1:3", "block 259:65536", "file x"},
+		false: {"none", "none", "file x"},
+	} {
+		if owners && os.Geteuid() != 0 {
+			continue // it takes root to make one
+		}
+		dir, o := t.TempDir(), options(t)
+		o.Owners = owners
+		stats, err := unpack.Tar(t.Context(), dir, archive(t, entries), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range entries {
+			if got := describe(t, f, filepath.Join(dir, e.name)); got != want[i] {
+				t.Errorf("owners %t: %s: %s, want %s", owners, e.name, got, want[i])
+			}
+		}
+		if left := map[bool]int64{true: 0, false: 2}[owners]; stats.Skipped != left {
+			t.Errorf("owners %t: %d are said to be left out, not %d", owners, stats.Skipped, left)
+		}
+		if os.Geteuid() != 0 {
+			continue
+		}
+		o.Owners = true
+		for _, e := range []entry{{name: "a", kind: tar.TypeBlock, major: 1 << 12},
+			{name: "a", kind: tar.TypeChar, minor: 1 << 20}} {
+			if _, err := unpack.Tar(t.Context(), t.TempDir(), archive(t, []entry{e}), o); !errors.Is(err, unpack.ErrHostile) {
+				t.Errorf("the device %d:%d: %v", e.major, e.minor, err)
+			}
+		}
 	}
 }
 
