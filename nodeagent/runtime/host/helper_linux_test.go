@@ -370,6 +370,8 @@ func TestMain(m *testing.M) {
 		os.Exit(keyHelper())
 	case "typist":
 		os.Exit(typistHelper())
+	case "intruder":
+		os.Exit(intruderHelper())
 	}
 	fmt.Fprintln(os.Stderr, "unknown helper")
 	os.Exit(2)

@@ -27,6 +27,21 @@ func TestRootImagesOfUser(t *testing.T) {
 	}
 }
 
+// Nor do attacks get any further in the containers of a user who is not root, though the user is what their root is
+// on the machine.
+//
+// spec: SEC-1, SAFE-5
+func TestRootEscapesOfUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it takes root to become somebody else")
+	}
+	withImages(t) // Or it is skipped.
+	cmd := asSomeUser(t, "-test.run=^TestRootEscape[A-Z]")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // asSomeUser returns this test's program, to be run by a user who may do nothing special on the machine.
 func asSomeUser(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
