@@ -135,6 +135,7 @@ func TestRootTableIsFlushed(t *testing.T) {
 	check(t, err)
 	conn.FlushRuleset()
 	check(t, conn.Flush())
+	testVerifyFails(t, n)
 	testVerified(t, n, a)
 	testTableInsideIsFlushed(t, n, a, neighbour+":80")
 }
@@ -229,6 +230,7 @@ func TestRootFirewallComesLater(t *testing.T) {
 		conn.AddChain(&nftables.Chain{Name: "FORWARD", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
 		check(t, conn.Flush())
+		testVerifyFails(t, n)
 		check(t, n.Verify(t.Context()))
 		goesOut(nodens.EgressProcess, "FORWARD of the machine's table filter drops")
 		a.do(order{Hold: 3, Addr: neighbour + ":80"})

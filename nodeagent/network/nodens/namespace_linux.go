@@ -151,6 +151,7 @@ func (n *Namespace) leaveBy(ctx context.Context, why string) error {
 
 // setUp has the helper make the namespace as it should be, and remembers what has come of it.
 func (n *Namespace) setUp(ctx context.Context) error {
+	n.seen.inside = ruleset{} // So that the next Verify does it again where this fails.
 	if _, _, err := n.helper.call(ctx, &wire.Request{Setup: n.setup}); err != nil {
 		return fmt.Errorf("the node namespace cannot be set up: %w", err)
 	}

@@ -1,6 +1,7 @@
 package nodens_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -221,6 +222,16 @@ func TestRootlessTableIsFlushed(t *testing.T) {
 	testTableInsideIsFlushed(t, n, a, at)
 }
 
+// testVerifyFails has nothing put right, as a helper that does not answer would. The next look does it.
+func testVerifyFails(t *testing.T, n *nodens.Namespace) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Verify(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time to put anything right: %v", err)
+	}
+}
+
 // testTableInsideIsFlushed: whoever takes the rules of the node namespace away cuts pods off no longer than until the
 // next look.
 func testTableInsideIsFlushed(t *testing.T, n *nodens.Namespace, a *pod, outside string) {
@@ -246,6 +257,7 @@ func testTableInsideIsFlushed(t *testing.T, n *nodens.Namespace, a *pod, outside
 	}
 	conn.FlushRuleset()
 	check(t, conn.Flush())
+	testVerifyFails(t, n)
 	check(t, n.Verify(t.Context()))
 	if now := rules(); len(now) != len(before) {
 		t.Errorf("of %d rules %d are there again", len(before), len(now))

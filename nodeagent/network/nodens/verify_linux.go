@@ -115,8 +115,9 @@ func (n *Namespace) Verify(ctx context.Context) error {
 	var wrong []string
 	if inside.table == "" || inside.table != n.seen.inside.table {
 		wrong = append(wrong, "the table monoplane of the node namespace")
+	} else {
+		n.seen.inside = inside
 	}
-	n.seen.inside = ruleset{inside.generation, n.seen.inside.table}
 	why := n.status.Why
 	if !n.cfg.Rootless {
 		more, err := n.missing()
@@ -181,6 +182,8 @@ func (n *Namespace) missing() (wrong []string, err error) {
 	}
 	if now.table == "" || now.table != n.seen.machine.table {
 		wrong = append(wrong, "the table "+hostTable(n.cfg.Cluster))
+	} else {
+		n.seen.machine = now
 	}
 	if now.generation != n.seen.judged {
 		if n.seen.drops, err = dropped(&n.cfg); err != nil {
@@ -188,7 +191,6 @@ func (n *Namespace) missing() (wrong []string, err error) {
 		}
 		n.seen.judged = now.generation
 	}
-	n.seen.machine = ruleset{now.generation, n.seen.machine.table}
 	return wrong, nil
 }
 
