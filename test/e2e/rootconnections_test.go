@@ -79,25 +79,11 @@ func (m *machine) echo(t *testing.T) (address string, from func() map[string]boo
 	}
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close()
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			seen[conn.RemoteAddr().(*net.TCPAddr).IP.String()] = true
-			mu.Unlock()
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn) // Until somebody ends it.
-			}()
-		}
+	serve(t, l, func(conn net.Conn) {
+		mu.Lock()
+		seen[conn.RemoteAddr().(*net.TCPAddr).IP.String()] = true
+		mu.Unlock()
+		_, _ = io.Copy(conn, conn) // Until somebody ends it.
 	})
 	return l.Addr().String(), func() map[string]bool {
 		mu.Lock()

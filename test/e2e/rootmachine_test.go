@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +26,8 @@ import (
 type machine struct {
 	name string
 	uid  int // Who starts the cluster; 0 for root.
-	// ids is a file that stands for /etc/subuid and /etc/subgid; empty for the machine's.
-	ids string
+	// ids is a file that stands for /etc/subuid and /etc/subgid, resolv one for /etc/resolv.conf; empty for the machine's.
+	ids, resolv string
 }
 
 // newMachine makes a network namespace with nothing but a loopback.
@@ -64,9 +65,15 @@ func (m *machine) program(t *testing.T, path string) string {
 	if m.uid != 0 {
 		as = fmt.Sprintf("setpriv --reuid=%d --regid=%[1]d --clear-groups ", m.uid)
 	}
+	var mounts string
 	if m.ids != "" {
-		as = fmt.Sprintf("unshare -m sh -c 'mount --bind %s /etc/subuid && mount --bind %[1]s /etc/subgid && "+
-			"exec \"$@\"' sh %s", m.ids, as)
+		mounts = fmt.Sprintf("mount --bind %s /etc/subuid && mount --bind %[1]s /etc/subgid && ", m.ids)
+	}
+	if m.resolv != "" {
+		mounts += fmt.Sprintf("mount --bind %s /etc/resolv.conf && ", m.resolv)
+	}
+	if mounts != "" {
+		as = fmt.Sprintf("unshare -m sh -c '%sexec \"$@\"' sh %s", mounts, as)
 	}
 	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s%s \"$@\"\n", m.name, as, path)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
@@ -154,17 +161,38 @@ func (m *machine) outside(t *testing.T) *machine {
 	far.run(t, "ip", "addr", "add", "192.0.2.2/24", "dev", "up0")
 	far.run(t, "ip", "link", "set", "up0", "up")
 	m.run(t, "ip", "route", "add", "default", "via", "192.0.2.2")
-	server := exec.Command("nsenter", "--net=/run/netns/"+far.name, "busybox", "nc", "-ll", "-p", "9000", "-e", "echo",
-		"outside")
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
+	l, err := insideOf(far, func() (net.Listener, error) { return net.Listen("tcp", ":9000") })
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
+	serve(t, l, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "outside\n")
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn) // What is not read would take back what has been written.
 	})
 	return far
+}
+
+// serve has each connection answered until the test ends.
+func serve(t *testing.T, l net.Listener, answer func(net.Conn)) {
+	t.Helper()
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				answer(conn)
+			}()
+		}
+	})
 }
 
 // imageCluster is a cluster on a machine, of its user, that runs images without a container engine.
