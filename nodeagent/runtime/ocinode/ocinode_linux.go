@@ -78,16 +78,16 @@ func IDs() userids.Maps {
 
 // Remove is the method of Runtime, for those who have none.
 func Remove(ctx context.Context, dir string) error {
-	ids, why := userids.Own()
-	if why != "" {
-		return fmt.Errorf("%s: what is there belongs to other users: %w (%s)", dir, os.ErrPermission, why)
-	}
+	ids, why := userids.Own() // With one id, what its user has closed to itself can be removed.
 	program, err := helper.Open()
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	return helper.Remove(ctx, program, ids, dir)
+	if err = helper.Remove(ctx, program, ids, dir); err != nil && why != "" {
+		err = fmt.Errorf("%w: what is there may belong to other users (%s)", err, why)
+	}
+	return err
 }
 
 // Give gives a volume to a group as the pods of a user who is not root see it. With one id there is root's alone, and
