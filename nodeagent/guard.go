@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -399,16 +401,19 @@ func (a *Agent) forgetImages(all []*runtimeapi.Image, at time.Time) {
 // removeUnused removes images and returns how many went.
 func (g *guard) removeUnused(ctx context.Context, bytes int64) (gone int) {
 	a := g.agent
-	for _, id := range g.images.Unused(now(), a.cfg.ImageGC, bytes) {
+	return g.images.Collect(now(), a.cfg.ImageGC, bytes, func(id string) (int64, error) {
+		before := hostinfo.RoomOf(g.imagesAt()).Available
 		call, cancel := context.WithTimeout(ctx, runtimeTimeout)
+		defer cancel()
 		_, err := a.cfg.Images.RemoveImage(call, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: id}})
-		cancel()
-		if err != nil {
+		switch {
+		case status.Code(err) == codes.FailedPrecondition:
+			a.cfg.Logger.Debug("an image stays that others use", "image", id, "error", err)
+		case err != nil:
 			a.cfg.Logger.Warn("an image that nobody uses cannot be removed", "image", id, "error", err)
-			continue
+		default:
+			a.cfg.Logger.Info("removed an image that nobody used", "image", id)
 		}
-		a.cfg.Logger.Info("removed an image that nobody used", "image", id)
-		gone++
-	}
-	return gone
+		return hostinfo.RoomOf(g.imagesAt()).Available - before, err
+	})
 }

@@ -5,7 +5,8 @@
 // containers. Pinned images, such as that of the sandboxes, always are. What has been here, or in use, less than a
 // minimum age ago stays: a pod may be about to start. What was used longest ago goes first. In a runtime that others
 // use too, an image goes only if it was seen in use by the agent's own containers: the rest is not the agent's to
-// remove.
+// remove. Where only the images are shared, as by the clusters of a user, the store knows what others use, and refuses
+// to remove it.
 package gc
 
 import (
@@ -97,9 +98,12 @@ func (g *Images) Observe(now time.Time, images []*runtimeapi.Image, containers [
 	}
 }
 
-// Unused returns the images that can go, first those that were used longest ago, until toFree bytes are gathered; all
-// of them when toFree is negative. What is older than the policy's maximum goes in any case.
-func (g *Images) Unused(now time.Time, p Policy, toFree int64) []string {
+// Collect has images removed that can go, first those that were used longest ago, until toFree bytes are free; all of
+// them when toFree is negative. What is older than the policy's maximum goes in any case. Remove removes one and says
+// how much more room there is then: of an image only the size of what came from its registry is known, and the rest of
+// it takes more. One that cannot be removed frees nothing, so that others go in its place; it counts as in use now.
+// Collect returns how many have gone.
+func (g *Images) Collect(now time.Time, p Policy, toFree int64, remove func(id string) (int64, error)) (gone int) {
 	type candidate struct {
 		id string
 		*record
@@ -113,17 +117,21 @@ func (g *Images) Unused(now time.Time, p Policy, toFree int64) []string {
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(a.used.Compare(b.used), a.came.Compare(b.came), cmp.Compare(a.id, b.id))
 	})
-	var out []string
 	var freed int64
 	for _, c := range all {
 		old := p.MaxAge > 0 && now.Sub(c.latest()) >= p.MaxAge
 		if toFree >= 0 && freed >= toFree && !old {
 			continue
 		}
-		out = append(out, c.id)
-		freed += c.size
+		room, err := remove(c.id)
+		if err != nil {
+			c.used = now
+			continue
+		}
+		gone++
+		freed += max(c.size, room)
 	}
-	return out
+	return gone
 }
 
 // latest is when the image was needed last, as far as anybody knows.

@@ -384,10 +384,15 @@ func (c onContainerd) imageCollection(t *testing.T) {
 	began := time.Now()
 	seen.Observe(began, all.GetImages(), containers.GetContainers())
 	policy := gc.Policy{}.Complete()
-	if early := seen.Unused(began, policy, -1); len(early) > 0 {
-		t.Errorf("too young to go: %v", early)
+	var unused []string
+	note := func(id string) (int64, error) {
+		unused = append(unused, id)
+		return 0, nil
 	}
-	unused := seen.Unused(began.Add(policy.MinAge), policy, -1)
+	if seen.Collect(began, policy, -1, note); len(unused) > 0 {
+		t.Errorf("too young to go: %v", unused)
+	}
+	seen.Collect(began.Add(policy.MinAge), policy, -1, note)
 	if !slices.Contains(unused, spare) || slices.Contains(unused, used) {
 		t.Errorf("unused are %v; %s should be among them, and %s not", unused, spare, used)
 	}

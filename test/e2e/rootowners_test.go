@@ -167,7 +167,16 @@ func (u *imageCluster) load(t *testing.T, name string) {
 	top := packed(t, nil, owned(1000, 1000, tar.Header{Typeflag: tar.TypeDir, Name: "o/", Mode: 0o711}),
 		tar.Header{Name: "o/.wh.gone"}, tar.Header{Typeflag: tar.TypeDir, Name: "o/hidden/", Mode: 0o755},
 		tar.Header{Name: "o/hidden/.wh..wh..opq"}, tar.Header{Name: "o/hidden/new", Mode: 0o644})
-	layers := map[string]string{"1.tar": string(base), "2.tar": string(files), "3.tar": string(top)}
+	u.loadLayers(t, name, base, files, top)
+}
+
+// loadLayers loads an image of layers, the lowest first, and returns its id. It sleeps, and declares /data as a volume.
+func (u *imageCluster) loadLayers(t *testing.T, name string, all ...[]byte) (id string) {
+	t.Helper()
+	layers := make(map[string]string)
+	for i, data := range all {
+		layers[fmt.Sprintf("%d.tar", i)] = string(data)
+	}
 	var digests []string
 	var headers []tar.Header
 	for _, name := range slices.Sorted(maps.Keys(layers)) {
@@ -176,7 +185,8 @@ func (u *imageCluster) load(t *testing.T, name string) {
 	}
 	config, err1 := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": []string{"sleep", "1000000"}},
+		"config": map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": []string{"sleep", "1000000"},
+			"Volumes": map[string]any{"/data": map[string]any{}}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": digests},
 	})
 	manifest, err2 := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name},
@@ -185,7 +195,7 @@ func (u *imageCluster) load(t *testing.T, name string) {
 	for _, name := range []string{"config.json", "manifest.json"} {
 		headers = append(headers, tar.Header{Name: name, Mode: 0o644})
 	}
-	archive := filepath.Join(u.home, "owners.tar")
+	archive := filepath.Join(u.home, "layers.tar")
 	if err3 := os.WriteFile(archive, packed(t, layers, headers...), 0o644); err1 != nil || err2 != nil || err3 != nil {
 		t.Fatal(err1, err2, err3)
 	}
@@ -193,6 +203,7 @@ func (u *imageCluster) load(t *testing.T, name string) {
 	if err != nil {
 		t.Fatalf("image load: %v\n%s", err, out)
 	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(config))
 }
 
 // packed is an archive of files, with the contents of those that have any.

@@ -3,9 +3,19 @@
 package e2e_test
 
 import (
+	"archive/tar"
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/test/containerd"
 )
 
 // TestRootUserLimitsOfStorage evicts pods that store more than they may, without root, though they keep it in
@@ -14,7 +24,7 @@ import (
 //
 // spec: QOS-2, VOL-1
 func TestRootUserLimitsOfStorage(t *testing.T) {
-	for _, tc := range []struct{ name, user, lock string }{
+	for _, tc := range []struct{ name, user, mode string }{
 		{"many", "1000", "700"},
 		{"one", "0", "0"},
 	} {
@@ -25,93 +35,174 @@ func TestRootUserLimitsOfStorage(t *testing.T) {
 			if tc.name == "many" {
 				m = withIDs(t)
 			}
-			u := m.imageCluster(t)
-			u.images = filepath.Join(u.home, "owners")
-			u.load(t, ownersImage)
-			u.begin(t)
-			k := u.kubectl(t)
-			manifest := strings.NewReplacer("USER", tc.user, "LOCK", tc.lock).Replace(lockedManifest)
-			if out, code := k.run(t, manifest, "apply", "-f", "-"); code != 0 {
-				t.Fatal(out)
+			fill := func(dir string, size int) string {
+				return fmt.Sprintf("mkdir %s/x && head -c %d /dev/zero >%[1]s/x/f && chmod %s %[1]s/x", dir, size, tc.mode)
 			}
-			k.evicted(t, "volume", `Usage of EmptyDir volume "e" exceeds the limit "1Mi". `)
-			k.evicted(t, "layer", `Container c exceeded its local ephemeral storage limit "1Mi". `)
-			k.evicted(t, "all", `Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. `)
-			k.ok(t, "wait --for=condition=Ready pod/modest --timeout=60s")
+			storageLimits(t, m, tc.user, []storing{
+				volumeOver(fill("/e", 3_000_000)), layerOver(fill("/o", 3_000_000)), podOver(fill("/e", 3_000_000)),
+				{name: "modest", script: fill("/e", 500_000), size: "1Mi", most: "1Mi", other: "10Mi"},
+			})
 		})
 	}
 }
 
-// evicted waits until a pod has ended so, and compares the reason.
-func (k *kubectl) evicted(t *testing.T, pod, message string) {
+// TestRootImageStorageLimits evicts pods of images that store more than they may, wherever that is: in their root, in
+// a volume that the image declares, in an emptyDir, in their logs.
+//
+// spec: QOS-2, VOL-1
+func TestRootImageStorageLimits(t *testing.T) {
+	const fill = "head -c 3000000 /dev/zero >"
+	declared, logs := layerOver(fill+"/data/f"), layerOver("yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c 3000000")
+	declared.name, logs.name = "declared", "logs"
+	storageLimits(t, newMachine(t), "0", []storing{
+		volumeOver(fill + "/e/f"), layerOver(fill + "/f"), podOver(fill + "/e/f"), declared, logs,
+		{name: "modest", script: "head -c 500000 /dev/zero >/data/f; head -c 400000 /dev/zero >/e/f", size: "1Mi",
+			most: "1Mi", other: "10Mi"},
+	})
+}
+
+// storing is a pod with an emptyDir, of which one container runs a script.
+type storing struct {
+	name, script string
+	// size is the limit of the emptyDir, most that of the container's local storage, other that of another one's;
+	// empty for none.
+	size, most, other string
+	// message is why it is evicted; empty if it is not.
+	message string
+}
+
+func volumeOver(script string) storing {
+	return storing{name: "volume", script: script, size: "1Mi",
+		message: `Usage of EmptyDir volume "e" exceeds the limit "1Mi". `}
+}
+
+func layerOver(script string) storing {
+	return storing{name: "layer", script: script, most: "1Mi", other: "10Mi",
+		message: `Container c exceeded its local ephemeral storage limit "1Mi". `}
+}
+
+func podOver(script string) storing {
+	return storing{name: "all", script: script, most: "1Mi", other: "1Mi",
+		message: `Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. `}
+}
+
+// storageLimits runs pods as a user on a machine, until those are evicted that are to be, and all others are ready.
+func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 	t.Helper()
-	want := "Failed|Evicted|" + message
-	err := poll(patience, func() (bool, string) {
-		got := k.ok(t, "get pod "+pod+" -o jsonpath={.status.phase}|{.status.reason}|{.status.message}")
-		return got == want, got
+	u := m.imageCluster(t)
+	u.images = filepath.Join(u.home, "owners")
+	u.load(t, ownersImage)
+	u.begin(t)
+	k := u.kubectl(t)
+	limit := func(name, most string) string {
+		if most == "" {
+			return "{}"
+		}
+		return fmt.Sprintf("{%s: %s}", name, most)
+	}
+	var manifest strings.Builder
+	for _, p := range pods {
+		fmt.Fprintf(&manifest, storingManifest, p.name, user, p.script, limit("ephemeral-storage", p.most),
+			limit("ephemeral-storage", p.other), limit("sizeLimit", p.size))
+	}
+	if out, code := k.run(t, manifest.String(), "apply", "-f", "-"); code != 0 {
+		t.Fatal(out)
+	}
+	for _, p := range pods {
+		if p.message == "" {
+			k.ok(t, "wait --for=condition=Ready pod/"+p.name+" --timeout=60s")
+			continue
+		}
+		want := "Failed|Evicted|" + p.message
+		// Where a look at all pods takes long, the next one comes after twenty times as long.
+		err := poll(3*patience, func() (bool, string) {
+			got := k.ok(t, "get pod "+p.name+" -o jsonpath={.status.phase}|{.status.reason}|{.status.message}")
+			return got == want, got
+		})
+		if err != nil {
+			t.Errorf("%s: %v; want %q", p.name, err, want)
+		}
+	}
+	k.ok(t, "delete pod --all --timeout=60s")
+	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
+}
+
+// TestRootImagesAreCollected fills the disk of the images that two clusters share: the one that looks removes what
+// nobody uses, and goes on to it past what the other one uses, which looks as if it had been unused for longest.
+//
+// spec: QOS-2, CTR-6
+func TestRootImagesAreCollected(t *testing.T) {
+	disk := smallDisk(t, 512, "")
+	theirs, ours := newMachine(t).imageCluster(t), newMachine(t).imageCluster(t)
+	theirs.images, ours.images = filepath.Join(disk, "images"), filepath.Join(disk, "images")
+	base, _, err := containerd.Box()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][2]string // Ids and names, in the order in which they are looked at.
+	for i := range 3 {
+		data := make([]byte, 8<<20)
+		_, _ = rand.Read(data) // It never fails.
+		name := fmt.Sprintf("localhost/part:%d", i)
+		id := theirs.loadLayers(t, name, base, packed(t, map[string]string{"part": string(data)},
+			tar.Header{Name: "part", Mode: 0o644}))
+		all = append(all, [2]string{id, name})
+	}
+	slices.SortFunc(all, func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) })
+	theirs.flags = []string{"--eviction-hard", "imagefs.available<1Mi"} // By default so small a disk is full.
+	theirs.begin(t)
+	k := theirs.kubectl(t)
+	for i, image := range all[:2] {
+		k.ok(t, fmt.Sprintf("run user%d --image=%s", i, image[1]))
+	}
+	const look = "wait --for=condition=Ready pod/user0 pod/user1 --timeout=60s"
+	k.ok(t, look)
+
+	room := hostinfo.RoomOf(disk)
+	percent := float64(room.Size-room.Available) / float64(room.Size) * 100
+	most := strconv.Itoa(int(percent - 0.2)) // Less is too much than any of the images takes.
+	ours.flags = append(theirs.flags, "--image-gc-high-threshold", most, "--image-gc-low-threshold", most,
+		"--minimum-image-ttl-duration", "1ns")
+	ours.begin(t)
+	listed := func() string {
+		out, err := exec.Command(ours.monoplane, "image", "list", "--image-dir", ours.images).CombinedOutput()
+		if err != nil {
+			t.Fatalf("image list: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	err = poll(patience, func() (bool, string) {
+		out := listed()
+		return !strings.Contains(out, all[2][1]), out
 	})
 	if err != nil {
-		t.Errorf("%s: %v; want %q", pod, err, want)
+		t.Errorf("the image that nobody uses: %v", err)
+	}
+	for _, image := range all[:2] {
+		if out := listed(); !strings.Contains(out, image[1]) {
+			t.Errorf("%s is gone, though a container is made of it:\n%s", image[1], out)
+		}
+	}
+	k.ok(t, look)
+	if out := ours.kubectl(t).ok(t, "get events -A"); strings.Contains(out, "ImageGCFailed") {
+		t.Errorf("it seems to have failed:\n%s", out)
 	}
 }
 
-const lockedManifest = `
-apiVersion: v1
-kind: Pod
-metadata: {name: volume}
-spec:
-  terminationGracePeriodSeconds: 1
-  securityContext: {runAsUser: USER}
-  containers:
-  - name: c
-    image: localhost/owners:1
-    command: [sh, -c, 'mkdir /e/x && head -c 3000000 /dev/zero >/e/x/f && chmod LOCK /e/x && exec sleep 600']
-    volumeMounts: [{name: e, mountPath: /e}]
-  volumes:
-  - {name: e, emptyDir: {sizeLimit: 1Mi}}
+const storingManifest = `
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: layer}
+metadata: {name: %s}
 spec:
   terminationGracePeriodSeconds: 1
-  securityContext: {runAsUser: USER}
+  securityContext: {runAsUser: %s}
   containers:
   - name: c
     image: localhost/owners:1
-    command: [sh, -c, 'mkdir /o/x && head -c 3000000 /dev/zero >/o/x/f && chmod LOCK /o/x && exec sleep 600']
-    resources: {limits: {ephemeral-storage: 1Mi}}
-  - name: other
-    image: localhost/owners:1
-    resources: {limits: {ephemeral-storage: 10Mi}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: all}
-spec:
-  terminationGracePeriodSeconds: 1
-  securityContext: {runAsUser: USER}
-  containers:
-  - name: c
-    image: localhost/owners:1
-    command: [sh, -c, 'mkdir /e/x && head -c 3000000 /dev/zero >/e/x/f && chmod LOCK /e/x && exec sleep 600']
+    command: [sh, -c, '%s; exec sleep 600']
     volumeMounts: [{name: e, mountPath: /e}]
-    resources: {limits: {ephemeral-storage: 1Mi}}
-  volumes:
-  - {name: e, emptyDir: {}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: modest}
-spec:
-  terminationGracePeriodSeconds: 1
-  securityContext: {runAsUser: USER}
-  containers:
-  - name: c
-    image: localhost/owners:1
-    command: [sh, -c, 'mkdir /e/x && head -c 500000 /dev/zero >/e/x/f && chmod LOCK /e/x && exec sleep 600']
-    volumeMounts: [{name: e, mountPath: /e}]
-    resources: {limits: {ephemeral-storage: 1Mi}}
-  volumes:
-  - {name: e, emptyDir: {sizeLimit: 1Mi}}
+    resources: {limits: %s}
+  - {name: other, image: 'localhost/owners:1', resources: {limits: %s}}
+  volumes: [{name: e, emptyDir: %s}]
 `
