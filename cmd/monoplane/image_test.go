@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -149,4 +151,74 @@ func TestPullProgressBars(t *testing.T) {
 		80); !strings.Contains(got, "====") || !strings.HasSuffix(got, "50 B / 100 B") {
 		t.Errorf("%q", got)
 	}
+}
+
+// However many layers an image has, its bars stay on the screen: what is drawn over them begins where they begin, and
+// no line of them has scrolled away.
+func TestPullProgressOnATerminal(t *testing.T) {
+	for rows := 2; rows < 12; rows++ {
+		s := &screen{t: t, rows: rows}
+		p := &pullProgress{out: s, width: 60, rows: rows}
+		const layers = 20
+		step := func(i int, phase images.Phase) {
+			p.last = time.Time{} // Nothing is left out for being too soon.
+			p.update(images.Progress{Digest: fmt.Sprintf("sha256:%012d", i), Phase: phase, Total: 100})
+		}
+		for i := range layers {
+			step(i, images.Downloading)
+			if all := i+1 < rows; all != !strings.Contains(s.String(), "complete") {
+				t.Fatalf("%d rows and %d layers:\n%s", rows, i+1, s)
+			}
+		}
+		for i := range layers {
+			step(i, images.Complete)
+			if want := fmt.Sprintf("%d of %d complete", i+1, layers); !strings.Contains(s.String(), want) {
+				t.Fatalf("%d rows: no %q in\n%s", rows, want, s)
+			}
+			left := layers - i - 1
+			if got := strings.Count(s.String(), string(images.Downloading)); got != min(left, rows-2) {
+				t.Fatalf("%d rows: %d layers of %d that are left are shown:\n%s", rows, got, left, s)
+			}
+		}
+		p.end()
+		if got := strings.TrimSpace(s.String()); got != "20 of 20 complete" {
+			t.Errorf("%d rows: at the end there is\n%s", rows, got)
+		}
+	}
+}
+
+// screen is a terminal that knows what the bars need. A line that leaves it at the top is an error.
+type screen struct {
+	t     *testing.T
+	rows  int
+	lines []string // Down to the lowest that was ever written.
+	at    int
+}
+
+func (s *screen) String() string { return strings.Join(s.lines, "\n") }
+
+func (s *screen) Write(b []byte) (int, error) {
+	for rest := string(b); rest != ""; {
+		var n int
+		switch text, after, _ := strings.Cut(rest, "\n"); {
+		case strings.HasPrefix(rest, "\x1b[J"):
+			s.lines, rest = s.lines[:s.at], rest[len("\x1b[J"):]
+		case strings.HasPrefix(rest, "\x1b["):
+			if _, err := fmt.Sscanf(rest, "\x1b[%dA", &n); err != nil || n > s.at {
+				s.t.Fatalf("%q: up from line %d", rest, s.at)
+			}
+			s.at -= n
+			_, rest, _ = strings.Cut(rest, "A")
+		default:
+			if s.at == len(s.lines) {
+				s.lines = append(s.lines, "")
+			}
+			s.lines[s.at] = strings.TrimSuffix(strings.TrimPrefix(text, "\r"), "\x1b[K")
+			s.at, rest = s.at+1, after
+			if s.at >= s.rows {
+				s.t.Fatalf("%d lines on %d rows:\n%s", s.at, s.rows, s)
+			}
+		}
+	}
+	return len(b), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,8 @@ import (
 // methods may be called from several goroutines.
 type pullProgress struct {
 	out   io.Writer
-	width int // of the terminal; 0 if it is none
+	width int // of the terminal; 0 if it is none, or one that cannot move its cursor
+	rows  int
 
 	mu     sync.Mutex
 	layers []images.Progress // in the order in which they began
@@ -30,8 +32,8 @@ const redraw = 100 * time.Millisecond
 
 func newPullProgress(out io.Writer) *pullProgress {
 	p := &pullProgress{out: out}
-	if f, ok := out.(*os.File); ok && isTerminal(f) {
-		p.width = terminalWidth(f)
+	if f, ok := out.(*os.File); ok && isTerminal(f) && os.Getenv("TERM") != "dumb" {
+		p.width, p.rows = terminalSize(f)
 	}
 	return p
 }
@@ -41,13 +43,14 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-func terminalWidth(f *os.File) int {
-	const usual = 80
+// terminalSize returns the columns and rows of a terminal; what is usual where it does not say.
+func terminalSize(f *os.File) (width, rows int) {
+	const usualWidth, usualRows = 80, 24
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
-		return usual
+	if err != nil {
+		return usualWidth, usualRows
 	}
-	return int(size.Col)
+	return cmp.Or(int(size.Col), usualWidth), cmp.Or(int(size.Row), usualRows)
 }
 
 // update takes in how far a layer is.
@@ -88,17 +91,43 @@ func (p *pullProgress) end() {
 	}
 }
 
-// draw draws all bars, over those that are there.
+// draw draws the bars over those that are there. There are never more than fit on the screen: else its uppermost lines
+// would be out of reach, and be drawn anew below each time.
 func (p *pullProgress) draw() {
+	lines := p.lines()
 	var b strings.Builder
 	if p.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", p.drawn)
 	}
-	for _, l := range p.layers {
-		fmt.Fprintf(&b, "\r%s\x1b[K\n", line(l, p.width))
+	for _, l := range lines {
+		fmt.Fprintf(&b, "\r%s\x1b[K\n", l)
 	}
-	p.drawn = len(p.layers)
+	if p.drawn > len(lines) { // What is below is of before.
+		b.WriteString("\x1b[J")
+	}
+	p.drawn = len(lines)
 	fmt.Fprint(p.out, b.String())
+}
+
+// lines is what is to be drawn: a line for each layer, or, where there are too many, for those that are not complete
+// yet, as many as there is room for, and how many are complete.
+func (p *pullProgress) lines() (lines []string) {
+	const apart = 2 // For the count, and the cursor below.
+	most := max(0, p.rows-apart)
+	all, complete := len(p.layers) < p.rows, 0
+	for _, l := range p.layers {
+		if l.Phase == images.Complete {
+			complete++
+		}
+		if all || l.Phase != images.Complete && len(lines) < most {
+			lines = append(lines, line(l, p.width))
+		}
+	}
+	if !all {
+		count := fmt.Sprintf("%d of %d complete", complete, len(p.layers))
+		lines = append(lines, count[:max(0, min(p.width-1, len(count)))])
+	}
+	return lines
 }
 
 // line is one layer's, no wider than the terminal.
