@@ -16,8 +16,8 @@ func imageOf(spec *runtimeapi.ImageSpec) string {
 
 func noSuchImage(name string) error {
 	return failed("image %q cannot be used: the host runtime knows only the image %q, the node's own filesystem; "+
-		"for container images start monoplane with --runtime-endpoint and the socket of containerd or CRI-O", name,
-		ImageName)
+		"for container images start monoplane with --runtime oci, or with --runtime-endpoint and the socket of containerd "+
+		"or CRI-O", name, ImageName)
 }
 
 func hostImage() *runtimeapi.Image {
