@@ -117,6 +117,20 @@ func Nginx() (layer, config []byte, err error) {
 	return layer, config, err
 }
 
+// Bare returns the same of an image that has no shell: it can only sleep.
+func Bare() (layer, config []byte, err error) {
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return nil, nil, err
+	}
+	layer, err = pack([]entry{{name: "bin/", mode: 0o755}, {name: "bin/sleep", mode: 0o755, data: busybox}})
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err = boxConfig(layer, imageConfig{Cmd: []string{"sleep", "2147483647"}})
+	return layer, config, err
+}
+
 // WriteImages writes an archive of the images, such as `docker save` makes.
 func WriteImages(path string) error {
 	layer, err := boxLayer()

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -41,7 +40,7 @@ func TestBadInput(t *testing.T) {
 			if s.NeedsRoot && os.Geteuid() != 0 {
 				t.Skip("it needs root")
 			}
-			b := newBad(t, c.scenes(t, namespace), c.client(t), namespace, "host")
+			b := newBad(t, c.scenes(t, namespace), c.client(t), namespace, "host", reserve)
 			b.places.Seen = b.places.Place
 			b.play(t, s, func(s *lifecycle.Scenario) *corev1.Pod { return s.Real("host", program, b.journal) })
 		})
@@ -56,6 +55,7 @@ type bad struct {
 	namespace string
 	name      string // of the pod
 	good      string // an image
+	uid       int    // whose the files beside the journal are
 	journal   string
 	program   []byte
 	places    lifecycle.Placeholders
@@ -65,12 +65,14 @@ type bad struct {
 	images    http.Handler
 }
 
-// newBad makes the surroundings of a scenario, without registries.
-func newBad(t *testing.T, p scenes, client kubernetes.Interface, namespace, good string) *bad {
+// newBad makes the surroundings of a scenario, without registries; reserve reserves ports where the cluster is.
+func newBad(t *testing.T, p scenes, client kubernetes.Interface, namespace, good string,
+	reserve func(*testing.T) *reserved,
+) *bad {
 	t.Helper()
 	journal := newJournal(t)
 	b := &bad{scenes: p, client: client, namespace: namespace, good: good, journal: journal, ended: &atomic.Bool{},
-		closed: reserve(t)}
+		closed: reserve(t), uid: os.Geteuid()}
 	var err error
 	if b.program, err = os.ReadFile(binary(t, "act")); err != nil {
 		t.Fatal(err)
@@ -195,11 +197,12 @@ func (b *bad) Now(ctx context.Context, what string) error {
 	case "the program is there":
 		aside := b.at("aside")
 		err := os.WriteFile(aside, b.program, 0o700) //nolint:gosec // it is run
-		return errors.Join(err, os.Rename(aside, b.at("late")))
+		return errors.Join(err, os.Chown(aside, b.uid, -1), os.Rename(aside, b.at("late")))
 	case "the directory is there":
-		return os.Mkdir(b.at("late"), 0o700)
+		return errors.Join(os.Mkdir(b.at("late"), 0o700), os.Chown(b.at("late"), b.uid, -1))
 	case "the link is a directory":
-		return errors.Join(os.Remove(b.at("escape")), os.Mkdir(b.at("escape"), 0o700))
+		return errors.Join(os.Remove(b.at("escape")), os.Mkdir(b.at("escape"), 0o700),
+			os.Chown(b.at("escape"), b.uid, -1))
 	case "the hunger is over":
 		return os.Remove(b.at("hungry"))
 	case "the port is open":
@@ -220,18 +223,23 @@ func (b *bad) Now(ctx context.Context, what string) error {
 
 // password creates or replaces the Secret with which the private registry is asked.
 func (b *bad) password(ctx context.Context, word string) error {
-	text, err := json.Marshal(map[string]any{"auths": map[string]any{
-		b.places.Private: map[string]string{"username": "user", "password": word}}})
+	s, err := pullSecret("pull", b.places.Private, word)
 	if err != nil {
 		return err
 	}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
-		Data: map[string][]byte{corev1.DockerConfigJsonKey: bytes.TrimSpace(text)}}
 	_, err = b.client.CoreV1().Secrets(b.namespace).Create(ctx, s, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		_, err = b.client.CoreV1().Secrets(b.namespace).Update(ctx, s, metav1.UpdateOptions{})
 	}
 	return err
+}
+
+// pullSecret returns a Secret with the password of user for a registry.
+func pullSecret(name, host, password string) (*corev1.Secret, error) {
+	text, err := json.Marshal(map[string]any{"auths": map[string]any{
+		host: map[string]string{"username": "user", "password": password}}})
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: text}}, err
 }
 
 // reserved is a port of 127.0.0.1 that nobody else can have, and at which nobody listens until serve.
@@ -243,7 +251,17 @@ type reserved struct {
 
 func reserve(t *testing.T) *reserved {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	return reserveFor(t, newSocket)
+}
+
+func newSocket() (int, error) {
+	return syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+}
+
+// reserveFor reserves a port by a new socket, which may be of another network than the test's.
+func reserveFor(t *testing.T, socket func() (int, error)) *reserved {
+	t.Helper()
+	fd, err := socket()
 	if err != nil {
 		t.Fatal(err)
 	}

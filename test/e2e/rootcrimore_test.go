@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -42,20 +43,19 @@ func (p pods) waits(t *testing.T, name, reason, text string) {
 // told waits until a pod has an event with a reason and a text in the message.
 func (c onContainerd) told(t *testing.T, pod, reason, text string) {
 	t.Helper()
-	eventually(t, reason+" "+text, func() (bool, string) {
-		list, err := c.client(t).CoreV1().Events("default").List(t.Context(),
-			metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+	c.scenes(t, "default").told(t, pod, reason, regexp.QuoteMeta(text))
+}
+
+// told waits until a pod has an event with a reason and a message that matches.
+func (p scenes) told(t *testing.T, pod, reason, message string) {
+	t.Helper()
+	want := regexp.MustCompile("^" + reason + " .*" + message)
+	eventually(t, reason+" "+message, func() (bool, string) {
+		all, err := onePod{p, pod}.Events(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var all []string
-		for _, e := range list.Items {
-			if e.Reason == reason && strings.Contains(e.Message, text) {
-				return true, ""
-			}
-			all = append(all, e.Reason+" "+e.Message)
-		}
-		return false, strings.Join(all, "; ")
+		return slices.ContainsFunc(all, want.MatchString), strings.Join(all, "; ")
 	})
 }
 
@@ -88,13 +88,10 @@ func (c onContainerd) pullCredentials(t *testing.T) {
 	}
 	client := c.client(t)
 	for name, word := range map[string]string{"right-1": "right", "right-2": "right", "wrong": "wrong"} {
-		text, err := json.Marshal(map[string]any{"auths": map[string]any{
-			guarded.address(): map[string]string{"username": "user", "password": word}}})
+		secret, err := pullSecret(name, guarded.address(), word)
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{corev1.DockerConfigJsonKey: text}}
 		if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

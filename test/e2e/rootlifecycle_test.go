@@ -77,6 +77,72 @@ func playOnImages(t *testing.T, m *machine, runtime string) {
 	}
 }
 
+// TestRootImageBadInput plays the scenarios of bad input with containers of an image and registries on their machine,
+// each beside a neighbour that goes on, and pulls images for pods, as root.
+//
+// spec: CTR-6
+func TestRootImageBadInput(t *testing.T) {
+	playBadOnImages(t, newMachine(t), "oci")
+}
+
+// TestRootUserImageBadInput does so as a user who is not root.
+//
+// spec: CTR-6
+func TestRootUserImageBadInput(t *testing.T) {
+	m := newMachine(t)
+	m.uid = unprivileged
+	playBadOnImages(t, m, "oci-user")
+}
+
+func playBadOnImages(t *testing.T, m *machine, runtime string) {
+	t.Helper()
+	all, err := lifecycle.Bad(runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := newRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := m.imageCluster(t)
+	registries := m.newPullRegistries(t)
+	u.flags = []string{"--registry-config", registries.file}
+	c := u.begin(t)
+	c.dialer = m.connect
+	namespace := c.namespace(t)
+	t.Run("scenes", func(t *testing.T) {
+		for _, s := range all {
+			t.Run(s.Name, func(t *testing.T) {
+				t.Parallel()
+				b := newBoxedBad(t, c, namespace, images, m.reserve)
+				b.uid = m.uid
+				mine(t, m.uid, b.journal)
+				mine(t, m.uid, b.places.Place)
+				b.playBoxed(t, s)
+			})
+		}
+		t.Run("pulls", func(t *testing.T) {
+			t.Parallel()
+			registries.pulls(t, c, namespace)
+		})
+		t.Run("no shell", func(t *testing.T) {
+			t.Parallel()
+			k := u.kubectl(t)
+			k.namespace = namespace
+			registries.noShell(t, c.scenes(t, namespace), k)
+		})
+	})
+	if err := c.removePods(); err != nil {
+		t.Error(err)
+	}
+}
+
+// reserve reserves a port of the machine's 127.0.0.1.
+func (m *machine) reserve(t *testing.T) *reserved {
+	t.Helper()
+	return reserveFor(t, func() (int, error) { return insideOf(m, newSocket) })
+}
+
 // connect connects to an address of the machine.
 func (m *machine) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	return insideOf(m, func() (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, network, address) })

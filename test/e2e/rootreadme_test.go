@@ -17,10 +17,10 @@ import (
 	"monoplane.dev/test/containerd"
 )
 
-// listen listens on a free port of the machine's loopback.
-func (m *machine) listen(t *testing.T) net.Listener {
+// listen listens on a free port of an address of the machine.
+func (m *machine) listen(t *testing.T, address string) net.Listener {
 	t.Helper()
-	l, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") })
+	l, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(address, "0")) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func (m *machine) listen(t *testing.T) net.Listener {
 
 // serveNginx serves an image that does what nginx does, by that name, on the machine, and returns a file that makes it
 // the mirror of docker.io.
-func (m *machine) serveNginx(t *testing.T) (registryConfig string) {
+func (m *machine) serveNginx(t *testing.T) string {
 	t.Helper()
 	layer, config, err := containerd.Nginx()
 	if err != nil {
@@ -39,22 +39,34 @@ func (m *machine) serveNginx(t *testing.T) (registryConfig string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m.registryConfig(t, fmt.Sprintf("registries:\n  docker.io:\n    mirrors: [\"http://%s\"]\n",
+		m.serve(t, "127.0.0.1", handler)))
+}
+
+// serve serves on a free port of an address of the machine, and returns both.
+func (m *machine) serve(t *testing.T, address string, handler http.Handler) string {
+	t.Helper()
 	server := &http.Server{Handler: handler}
-	l := m.listen(t)
+	l := m.listen(t, address)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
-	registryConfig = filepath.Join(shortDir(t)+"-registries", "registries.yaml")
-	if err := os.Mkdir(filepath.Dir(registryConfig), 0o755); err != nil {
+	return l.Addr().String()
+}
+
+// registryConfig writes the text where any user can read it.
+func (m *machine) registryConfig(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(shortDir(t)+"-registries", "registries.yaml")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Dir(filepath.Dir(registryConfig)), 0o755); err != nil {
+	if err := os.Chmod(filepath.Dir(filepath.Dir(file)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("registries:\n  docker.io:\n    mirrors: [\"http://%s\"]\n", l.Addr())
-	if err := os.WriteFile(registryConfig, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return registryConfig
+	return file
 }
 
 // readmeCommands are the commands of the README's first block in which something is said, without those that set the

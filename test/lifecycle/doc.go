@@ -90,6 +90,10 @@
 //	                                      pod.NOT-READY and pod.GONE are when the API has said so; an upper limit,
 //	                                      with <=, counts in virtual time only: elsewhere the machine may be busy
 //
+// A step or statement for some of the runtimes, whose words differ, begins with their names:
+//
+//	on oci oci-user: waited main: RegistryUnavailable connection refused
+//
 // Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a
 // neighbour on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have
 // placeholders (Placeholders), of which the other files have SERVED only, and a line `needs: root` at the beginning.

@@ -26,3 +26,37 @@ func TestTwice(t *testing.T) {
 		}
 	}
 }
+
+// Lines for some runtimes are for those, and for runtimes of the scenario.
+func TestLinesForSomeRuntimes(t *testing.T) {
+	const text = `# CTR-4: it runs.
+runtimes: fake host
+-- pod --
+metadata: {}
+spec: {containers: [{name: main, command: [act]}]}
+-- script --
+until phase Running
+on host: pass 1s
+-- expect --
+on fake: waited main: A b
+on fake host: phases: Pending Running
+`
+	s, err := parse("x", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for runtime, want := range map[string]string{
+		"fake": "until phase Running|waited main: A b|phases: Pending Running",
+		"host": "until phase Running|pass 1s|phases: Pending Running",
+	} {
+		lines := append(said(s.script, runtime), said(s.expect, runtime)...)
+		if got := strings.Join(lines, "|"); got != want {
+			t.Errorf("%s: %s, want %s", runtime, got, want)
+		}
+	}
+	for _, wrong := range []string{"on oci: pass 1s", "on host pass 1s", "on host: "} {
+		if _, err := parse("x", []byte(strings.Replace(text, "on host: pass 1s", wrong, 1))); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}

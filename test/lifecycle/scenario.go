@@ -39,6 +39,9 @@ type Scenario struct {
 // badPrefix begins the names of the files of bad input.
 const badPrefix = "bad-"
 
+// onRuntimes begins the lines that are for some runtimes only.
+const onRuntimes = "on "
+
 // All returns the scenarios of a good life for a runtime, by name.
 func All(runtime string) ([]*Scenario, error) {
 	return choose(runtime, func(s *Scenario) bool { return !strings.HasPrefix(s.Name, badPrefix) })
@@ -66,10 +69,33 @@ func choose(runtime string, which func(*Scenario) bool) ([]*Scenario, error) {
 		}
 		if which(s) && (runtime == "" || len(s.runtimes) == 0 || slices.Contains(s.runtimes, runtime)) {
 			s.virtual = runtime == "fake"
+			if runtime != "" {
+				s.script, s.expect = said(s.script, runtime), said(s.expect, runtime)
+			}
 			out = append(out, s)
 		}
 	}
 	return out, nil
+}
+
+// said returns the lines for a runtime: those that name no runtimes, or this one.
+func said(all []string, runtime string) []string {
+	var out []string
+	for _, line := range all {
+		if names, rest := forSome(line); names == nil || slices.Contains(names, runtime) {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+// forSome returns the runtimes that a line is for, and the rest of it; none if it is for all.
+func forSome(line string) (names []string, rest string) {
+	if some, is := strings.CutPrefix(line, onRuntimes); is {
+		before, after, _ := strings.Cut(some, ": ")
+		return append([]string{}, strings.Fields(before)...), after
+	}
+	return nil, line
 }
 
 func parse(name string, text []byte) (*Scenario, error) {
@@ -102,6 +128,13 @@ func parse(name string, text []byte) (*Scenario, error) {
 		s.acts[c.Name] = a
 	}
 	s.script, s.expect = lines(script), lines(expect)
+	for _, line := range slices.Concat(s.script, s.expect) {
+		names, rest := forSome(line)
+		if unknown := func(name string) bool { return !slices.Contains(s.runtimes, name) }; rest == "" ||
+			slices.ContainsFunc(names, unknown) {
+			return nil, fmt.Errorf("%s: a line for some runtimes is: on SOME OF ITS RUNTIMES: LINE", line)
+		}
+	}
 	for _, line := range s.script {
 		if words := strings.Fields(line); words[0] == "debug" {
 			d, err := parseDebug(words)
