@@ -175,8 +175,9 @@ func (n *Network) reopen(ctx context.Context) error {
 	}
 }
 
-// ask asks whether the namespace of a network is there, and has it verified. It is asked once at a time, and goes on when the caller does
-// not wait any more: who asks next gets the answer. Known is false when there is none before ctx ends.
+// ask asks whether the namespace of a network is there, and has it verified. It is asked once at a time, and goes on
+// when the caller does not wait any more: who asks next gets the answer. Known is false when there is none before ctx
+// ends.
 func (n *Network) ask(ctx context.Context, open *network.Network) (gone error, known bool) {
 	n.mu.Lock()
 	q := n.asked

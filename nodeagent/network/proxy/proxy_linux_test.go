@@ -56,7 +56,10 @@ func newWorld(t *testing.T) *world {
 		DNSService: netip.MustParseAddr("10.96.0.10"),
 		Ports:      func(p []proxy.Port) { w.ports <- p },
 		HealthListener: func(ctx context.Context, port uint16) (l net.Listener, err error) {
-			return l, w.ns.Try(func() error { l, err = new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port)); return err })
+			return l, w.ns.Try(func() error {
+				l, err = new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port))
+				return err
+			})
 		},
 	}
 	w.ns.Do(func() error {
