@@ -111,17 +111,18 @@ func inNetwork[T any](file string, do func() (T, error)) (done T, err error) {
 
 // asked connects to an address of a network namespace, and returns what is said there until the connection is ended.
 func asked(network, address string) (string, error) {
-	return inNetwork(network, func() (string, error) { return ask(address) })
+	return inNetwork(network, func() (string, error) { return ask(address, 20*time.Second) })
 }
 
-// ask connects to an address, says nothing, and returns what is said until the connection is ended.
-func ask(address string) (string, error) {
-	conn, err := net.DialTimeout("tcp", address, 20*time.Second)
+// ask connects to an address, says nothing, and returns what is said until the connection is ended. It may take so long
+// to connect, and again to be answered.
+func ask(address string, within time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", address, within)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(conn)

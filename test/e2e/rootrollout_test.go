@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestRootRollout replaces the pods of a Deployment of an image while clients in a pod use its Service by the cluster
@@ -88,7 +89,7 @@ func newCaller(t *testing.T, network, address string) *caller {
 	done.Go(func() {
 		_, err := inNetwork(network, func() (struct{}, error) {
 			for !stop.Load() {
-				text, err := ask(address)
+				text, err := ask(address, 20*time.Second)
 				if err == nil && text == "" {
 					err = fmt.Errorf("nothing is said")
 				}
