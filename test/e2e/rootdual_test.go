@@ -3,72 +3,87 @@
 package e2e_test
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
 )
 
-// TestRootDualStack gives pods of images addresses of both families: they reach each other by both, and a Service of
-// both by both of its addresses; its name has both. A restart changes nothing.
+// TestRootDualStack gives pods of images addresses of both families: they reach each other by both, a Service of both by
+// both of its addresses, and another machine by both of its own; that one reaches the node port by both addresses of
+// the machine. The Service's name has both. A restart changes nothing.
 //
 // spec: NET-1, WORK-4
 func TestRootDualStack(t *testing.T) {
-	m := newMachine(t)
-	u := m.imageCluster(t)
-	u.flags = []string{"--cluster-cidr", "10.244.0.0/16,fd00:10:244::/56", "--service-cluster-ip-range",
-		"10.96.0.0/16,fd00:10:96::/112"}
-	u.begin(t)
-	k := u.kubectl(t)
-	if out, code := k.run(t, dualManifest, "apply", "-f", "-"); code != 0 {
-		t.Fatal(out)
-	}
-	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
-	both := func(command string) (four, six netip.Addr) {
-		t.Helper()
-		all := strings.Fields(k.ok(t, command))
-		for _, text := range all {
-			if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
-				four = a
-			} else if err == nil {
-				six = a
+	rootAndUser(t, func(t *testing.T, m *machine) {
+		far := m.outside(t)
+		m.run(t, "ip", "addr", "add", "2001:db8::1/64", "dev", "up0", "nodad")
+		far.run(t, "ip", "addr", "add", "2001:db8::2/64", "dev", "up0", "nodad")
+		m.run(t, "ip", "route", "add", "default", "via", "2001:db8::2")
+		u := m.imageCluster(t)
+		u.flags = []string{"--cluster-cidr", "10.244.0.0/16,fd00:10:244::/56", "--service-cluster-ip-range",
+			"10.96.0.0/16,fd00:10:96::/112"}
+		u.begin(t)
+		k := u.kubectl(t)
+		u.apply(t, dualManifest)
+		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+		both := func(command string) (four, six netip.Addr) {
+			t.Helper()
+			all := strings.Fields(k.ok(t, command))
+			for _, text := range all {
+				if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
+					four = a
+				} else if err == nil {
+					six = a
+				}
+			}
+			if len(all) != 2 || !four.IsValid() || !six.IsValid() {
+				t.Fatalf("%s: %v; want one address of each family", command, all)
+			}
+			return four, six
+		}
+		pod4, pod6 := both("get pod web -o jsonpath={.status.podIPs[*].ip}")
+		both("get pod client -o jsonpath={.status.podIPs[*].ip}")
+		service4, service6 := both("get service web -o jsonpath={.spec.clusterIPs[*]}")
+		nodePort := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
+		client := u.podNetwork(t, "client")
+		says := func(network, host, port, want string) {
+			t.Helper()
+			eventually(t, host+" port "+port+" says "+want, func() (bool, string) {
+				text, err := asked(network, net.JoinHostPort(host, port))
+				return text == want+"\n", fmt.Sprint(text, err)
+			})
+		}
+		reach := func() {
+			t.Helper()
+			for _, pod := range []netip.Addr{pod4, pod6} {
+				says(client, pod.String(), "8080", "web")
+			}
+			for _, service := range []netip.Addr{service4, service6} {
+				says(client, service.String(), "80", "web")
+				eventually(t, "the name has "+service.String(), func() (bool, string) {
+					out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", "nslookup web.default.svc.cluster.local")
+					return strings.Contains(out, service.String()), out
+				})
+			}
+			for _, elsewhere := range []string{"192.0.2.2", "2001:db8::2"} {
+				says(client, elsewhere, "9000", "outside")
+			}
+			for _, machine := range []string{"192.0.2.1", "2001:db8::1"} {
+				says(far.network(), machine, nodePort, "web")
 			}
 		}
-		if len(all) != 2 || !four.IsValid() || !six.IsValid() {
-			t.Fatalf("%s: %v; want one address of each family", command, all)
+		reach()
+		u.now.kill(t)
+		u.begin(t)
+		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+		if four, six := both("get pod web -o jsonpath={.status.podIPs[*].ip}"); four != pod4 || six != pod6 {
+			t.Errorf("the pod had %s and %s, and has %s and %s after a restart", pod4, pod6, four, six)
 		}
-		return four, six
-	}
-	pod4, pod6 := both("get pod web -o jsonpath={.status.podIPs[*].ip}")
-	both("get pod client -o jsonpath={.status.podIPs[*].ip}")
-	service4, service6 := both("get service web -o jsonpath={.spec.clusterIPs[*]}")
-	inClient := func(script, want string) {
-		t.Helper()
-		err := poll(patience, func() (bool, string) {
-			got, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", script+" 2>&1")
-			return strings.Contains(got, want), got
-		})
-		if err != nil {
-			t.Errorf("%s: %v", script, err)
-		}
-	}
-	reach := func() {
-		t.Helper()
-		for _, to := range []string{pod4.String() + " 8080", pod6.String() + " 8080", service4.String() + " 80",
-			service6.String() + " 80"} {
-			inClient("echo | nc -w 5 "+to, "web")
-		}
-		for _, a := range []netip.Addr{service4, service6} {
-			inClient("nslookup web.default.svc.cluster.local", a.String())
-		}
-	}
-	reach()
-	u.now.kill(t)
-	u.begin(t)
-	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
-	if four, six := both("get pod web -o jsonpath={.status.podIPs[*].ip}"); four != pod4 || six != pod6 {
-		t.Errorf("the pod had %s and %s, and has %s and %s after a restart", pod4, pod6, four, six)
-	}
-	reach()
+		reach()
+		u.down(t)
+	})
 }
 
 const dualManifest = `
@@ -80,12 +95,13 @@ spec:
   containers:
   - name: web
     image: localhost/box:1
-    command: [sh, -c, 'while :; do nc -l -p 8080 -e hostname; done']
+    command: [sh, -c, 'nc -ll -p 8080 -e hostname']
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec:
+  type: NodePort
   ipFamilyPolicy: RequireDualStack
   selector: {app: web}
   ports: [{port: 80, targetPort: 8080}]
