@@ -134,8 +134,12 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions
 	})
 	switch {
 	case errors.Is(err, etcd.ErrCompacted):
-		return watchcache.Page{}, apierrors.New(apierrors.Expired,
-			"The resourceVersion %d is too old to display a consistent list; start a new list", opts.Exact)
+		// In the words of Kubernetes, which clients show.
+		if opts.After != "" {
+			return watchcache.Page{}, apierrors.New(apierrors.Expired, "The provided continue parameter is too old to display "+
+				"a consistent list result. You can start a new list without the continue parameter.")
+		}
+		return watchcache.Page{}, apierrors.New(apierrors.Expired, "The resourceVersion for the provided list is too old.")
 	case err != nil:
 		return watchcache.Page{}, s.readError(err)
 	}

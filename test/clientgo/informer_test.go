@@ -2,10 +2,13 @@ package clientgo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -200,17 +203,26 @@ func TestInformers(t *testing.T) {
 	})
 }
 
-// A watch from a revision whose history is gone says so in the way that informers list again for.
+// Who asks for what was before the history that is kept is told so in the words of Kubernetes, in the way that informers
+// and pagers list again for.
 //
-// spec: OBJ-7
+// spec: OBJ-6, OBJ-7
 func TestCompacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		api := s.client(false).CoreV1().ConfigMaps("default")
-		o, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-			metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
+		var before string
+		for _, name := range []string{"a", "b"} {
+			o, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before = o.ResourceVersion
+		}
+		first, err := api.List(t.Context(), metav1.ListOptions{Limit: 1})
+		if err != nil || first.Continue == "" {
+			t.Fatalf("a list of one: %v, %v", first, err)
 		}
 		for range 30 {
 			time.Sleep(time.Minute)
@@ -220,14 +232,44 @@ func TestCompacted(t *testing.T) {
 			}
 		}
 		s.restart() // what a cache still has is no history
-		w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: o.ResourceVersion})
+		list := func(opts metav1.ListOptions) error {
+			_, err := api.List(t.Context(), opts)
+			return err
+		}
+		w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: before})
 		if err == nil {
 			e := <-w.ResultChan()
 			w.Stop()
 			err = apierrors.FromObject(e.Object)
 		}
-		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			t.Errorf("a watch from a revision of half an hour ago: %v", err)
+		for _, x := range []struct {
+			what  string
+			err   error
+			words string // up to the revision that is kept
+		}{
+			{"a watch", err, "too old resource version: " + before + " ("},
+			{"an exact list", list(metav1.ListOptions{ResourceVersion: before, ResourceVersionMatch: "Exact"}),
+				"The resourceVersion for the provided list is too old."},
+			{"a page at a revision", list(metav1.ListOptions{ResourceVersion: before, Limit: 1}),
+				"The resourceVersion for the provided list is too old."},
+			{"the rest of a list", list(metav1.ListOptions{Continue: first.Continue, Limit: 1}),
+				"The provided continue parameter is too old to display a consistent list result. You can start a new list " +
+					"without the continue parameter."},
+		} {
+			var refused apierrors.APIStatus
+			if !errors.As(x.err, &refused) {
+				t.Errorf("%s of half an hour ago: %v", x.what, x.err)
+				continue
+			}
+			got := refused.Status()
+			message := got.Message
+			if strings.HasSuffix(x.words, "(") && strings.HasPrefix(message, x.words) {
+				message = x.words
+			}
+			got.TypeMeta, got.Message = metav1.TypeMeta{}, message
+			if want := apierrors.NewResourceExpired(x.words).ErrStatus; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s of half an hour ago: %+v, want %+v", x.what, got, want)
+			}
 		}
 	})
 }
