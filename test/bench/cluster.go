@@ -25,14 +25,17 @@ func startCluster(ctx context.Context, e *env, nodes int) (*cluster, error) {
 
 // startClusterOn starts a cluster with that many nodes of a runtime.
 func startClusterOn(ctx context.Context, e *env, on monoplane.Runtime, nodes int) (*cluster, error) {
+	return startClusterAs(ctx, e, monoplane.Config{Runtime: on, Nodes: nodes})
+}
+
+// startClusterAs starts a cluster that is configured so, in a directory and at addresses of its own.
+func startClusterAs(ctx context.Context, e *env, as monoplane.Config) (*cluster, error) {
 	dir, err := e.tempDir()
 	if err != nil {
 		return nil, err
 	}
-	c, err := monoplane.Start(ctx, monoplane.Config{
-		DataDir: dir, Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Runtime: on, Nodes: nodes,
-		NodeName: "node",
-	})
+	as.DataDir, as.Listen, as.GRPCListen, as.NodeName = dir, "127.0.0.1:0", "127.0.0.1:0", "node"
+	c, err := monoplane.Start(ctx, as)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func benches() []bench {
 		{"create", benchCreate},
 		{"apply", benchApply},
 		{"read", benchRead},
+		{"guarded", benchGuarded},
 		{"watch", benchWatch},
 		{"owners", benchOwners},
 		{"schedule", benchSchedule},
