@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -268,7 +269,7 @@ func (p *pair) convert(t *testing.T, o runtime.Object) object.Object {
 func (p *pair) write(manager, sub string, other bool) fieldmanager.Write {
 	_, kind := p.as(other)
 	w := fieldmanager.Write{Manager: manager, APIVersion: kind.APIVersion(), Subresource: sub,
-		Time: &oursmeta.Time{Seconds: 1}, Skip: []string{"status"}}
+		Time: &oursmeta.Time{Seconds: time.Now().Unix()}, Skip: []string{"status"}}
 	if sub != "" {
 		w.Skip = []string{"spec", "metadata"}
 	}
@@ -385,30 +386,40 @@ func sameLines(a, b error) bool {
 	return slices.Equal(lines(a), lines(b))
 }
 
-// compare compares the entries, but for their times and so for their order.
+// compare compares the entries, in their order. Both are to have the same time: in a bubble.
 func (p *pair) compare(t *testing.T) {
 	t.Helper()
-	read := func(into map[string]*fieldpath.Set, manager, operation, version, sub string, raw []byte) {
+	type list struct {
+		names []string
+		sets  []*fieldpath.Set
+	}
+	read := func(into *list, manager, operation, version, sub string, at int64, raw []byte) {
 		s := &fieldpath.Set{}
 		if err := s.FromJSON(bytes.NewReader(raw)); err != nil {
 			t.Fatal(err)
 		}
-		into[fmt.Sprintf("%s %s %s %q", manager, operation, version, sub)] = s
+		into.names = append(into.names, fmt.Sprintf("%s %s %s %q at %d", manager, operation, version, sub, at))
+		into.sets = append(into.sets, s)
 	}
-	theirs, own := map[string]*fieldpath.Set{}, map[string]*fieldpath.Set{}
+	var theirs, own list
 	for _, e := range p.live.(metav1.Object).GetManagedFields() {
-		read(theirs, e.Manager, string(e.Operation), e.APIVersion, e.Subresource, e.FieldsV1.Raw)
+		at := int64(0) // of who has applied only what was there
+		if e.Time != nil {
+			at = e.Time.Unix()
+		}
+		read(&theirs, e.Manager, string(e.Operation), e.APIVersion, e.Subresource, at, e.FieldsV1.Raw)
 	}
 	for _, e := range p.own.GetMetadata().GetManagedFields() {
-		read(own, e.GetManager(), e.GetOperation(), e.GetApiVersion(), e.GetSubresource(), e.GetFieldsV1().GetRaw())
+		read(&own, e.GetManager(), e.GetOperation(), e.GetApiVersion(), e.GetSubresource(), e.GetTime().GetSeconds(),
+			e.GetFieldsV1().GetRaw())
 	}
-	if a, b := slices.Sorted(maps.Keys(own)), slices.Sorted(maps.Keys(theirs)); !slices.Equal(a, b) {
-		t.Fatalf("entries %q, in Kubernetes %q", a, b)
+	if !slices.Equal(own.names, theirs.names) {
+		t.Fatalf("entries %q\nin Kubernetes %q", own.names, theirs.names)
 	}
-	for name, s := range own {
-		if !s.Equals(theirs[name]) {
-			t.Fatalf("%s has what it has not in Kubernetes:\n%v\nand lacks:\n%v", name, s.Difference(theirs[name]),
-				theirs[name].Difference(s))
+	for i, s := range own.sets {
+		if !s.Equals(theirs.sets[i]) {
+			t.Fatalf("%s has what it has not in Kubernetes:\n%v\nand lacks:\n%v", own.names[i],
+				s.Difference(theirs.sets[i]), theirs.sets[i].Difference(s))
 		}
 	}
 }
@@ -534,29 +545,42 @@ func TestOwners(t *testing.T) {
 	for _, k := range ownedKinds {
 		t.Run(k.name, func(t *testing.T) {
 			r := random(t)
-			for range max(*count/100, 3) {
-				p := newPair(t, k)
-				for step := range 12 {
-					manager := pick(r, []string{"a", "b", "kubectl", "d"})
-					sub := ""
-					other := k.other != nil && r.IntN(2) == 0
-					if step > 0 && !whole(k.name) && r.IntN(5) == 0 {
-						sub = "status"
+			synctest.Test(t, func(t *testing.T) {
+				for range max(*count/100, 3) {
+					p := newPair(t, k)
+					for step := range 12 {
+						manager := pick(r, []string{"a", "b", "kubectl", "d"})
+						sub, other := p.part(r, step)
+						next := p.altered(t, r, sub)
+						if r.IntN(2) == 0 {
+							p.update(t, next, manager, sub, other)
+						} else {
+							p.apply(t, p.config(t, r, next, sub, other), manager, sub, r.IntN(2) == 0, other)
+						}
+						p.settle(t)
 					}
-					next := p.altered(t, r, sub)
-					if r.IntN(2) == 0 {
-						p.update(t, next, manager, sub, other)
-					} else {
-						p.apply(t, p.config(t, r, next, sub, other), manager, sub, r.IntN(2) == 0, other)
-					}
-					if p.live == nil {
-						continue
-					}
-					p.own.GetMetadata().Uid = "u" // which the server gives
-					p.live.(metav1.Object).SetUID("u")
-					p.compare(t)
 				}
-			}
+			})
 		})
 	}
+}
+
+// part returns the subresource and the version of a step.
+func (p *pair) part(r *rand.Rand, step int) (sub string, other bool) {
+	other = p.other != nil && r.IntN(2) == 0
+	if step > 0 && !whole(p.name) && r.IntN(5) == 0 {
+		sub = "status"
+	}
+	return sub, other
+}
+
+// settle compares what a step has made.
+func (p *pair) settle(t *testing.T) {
+	t.Helper()
+	if p.live == nil {
+		return
+	}
+	p.own.GetMetadata().Uid = "u" // which the server gives
+	p.live.(metav1.Object).SetUID("u")
+	p.compare(t)
 }
