@@ -36,7 +36,7 @@ func TestRootUserLimitsOfStorage(t *testing.T) {
 				m = withIDs(t)
 			}
 			fill := func(dir string, size int) string {
-				return fmt.Sprintf("mkdir %s/x && head -c %d /dev/zero >%[1]s/x/f && chmod %s %[1]s/x", dir, size, tc.mode)
+				return fmt.Sprintf("mkdir %s/x && head -c %d /dev/zero >%[1]s/x/f && chmod %[3]s %[1]s/x", dir, size, tc.mode)
 			}
 			storageLimits(t, m, tc.user, []storing{
 				volumeOver(fill("/e", 3_000_000)), layerOver(fill("/o", 3_000_000)), podOver(fill("/e", 3_000_000)),
