@@ -109,6 +109,8 @@ func TestLayersComeInParallel(t *testing.T) {
 	if len(complete) != layers || complete[layers-1] != g.hangs {
 		t.Errorf("the layers came as %v; want %s at last", complete, g.hangs)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.most != atATime {
 		t.Errorf("%d layers were asked for at a time, not %d", g.most, atATime)
 	}
