@@ -49,7 +49,7 @@ func (c onContainerd) told(t *testing.T, pod, reason, text string) {
 // told waits until a pod has an event with a reason and a message that matches.
 func (p scenes) told(t *testing.T, pod, reason, message string) {
 	t.Helper()
-	want := regexp.MustCompile("^" + reason + " .*" + message)
+	want := regexp.MustCompile("(?s)^" + reason + " .*" + message)
 	eventually(t, reason+" "+message, func() (bool, string) {
 		all, err := onePod{p, pod}.Events(t.Context())
 		if err != nil {
