@@ -122,11 +122,15 @@ func playReadme(t *testing.T, m *machine) {
 	}
 	dir := filepath.Join(home, "data")
 	monoplane := m.program(t, program)
-	c, err := start(monoplane, dir, "--runtime", "auto", "--image-dir", filepath.Join(home, "images"),
-		"--registry-config", registries)
-	if err != nil {
-		t.Fatal(err)
+	begin := func() *cluster {
+		c, err := start(monoplane, dir, "--runtime", "auto", "--image-dir", filepath.Join(home, "images"),
+			"--registry-config", registries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
+	c := begin()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("stderr of the cluster ends with:\n%s", c.stderr.tail(40))
@@ -197,4 +201,24 @@ func playReadme(t *testing.T, m *machine) {
 		return strings.Contains(out, "Welcome to nginx!"), out
 	})
 	k.ok(t, "delete deployment/web service/web pod/one service/one --timeout=60s")
+
+	// Pods of image "host" are adopted like all others, and changes of a ConfigMap reach them.
+	k.ok(t, "apply -f "+example(t, "hello.yaml")+" -f "+example(t, "greeting.yaml"))
+	k.until(t, "logs hello", `hello 2 from hello`)
+	k.until(t, "logs greeter", `^Hello\n`)
+	c.kill(t)
+	c = begin()
+	heard := strings.Count(k.ok(t, "logs hello"), "\n")
+	k.ok(t, `patch configmap greeting -p '{"data": {"text": "Good evening"}}'`)
+	k.until(t, "logs greeter --tail=1", `^Good evening\n`)
+	k.ok(t, `patch configmap greeting -p '{"data": {"health": "bad"}}'`)
+	k.until(t, "get pod greeter -o jsonpath={.status.containerStatuses[0].restartCount}", `^[1-9]`)
+	hello := k.until(t, "logs hello", fmt.Sprintf(`hello %d from hello`, heard+2))
+	n := 0
+	for line := range strings.Lines(hello) {
+		if n++; line != fmt.Sprintf("hello %d from hello\n", n) {
+			t.Fatalf("line %d of the pod that says hello: %s", n, line)
+		}
+	}
+	k.ok(t, "delete pod/hello pod/greeter configmap/greeting --timeout=60s")
 }
