@@ -136,7 +136,7 @@ spec:
       - name: web
         image: localhost/box:1
         # It serves on while clients learn that it is to end.
-        command: [sh, -c, 'trap "sleep 3; exit" TERM; nc -ll -p 8080 -e hostname & wait']
+        command: [sh, -c, 'trap "sleep 5; exit" TERM; nc -ll -p 8080 -e hostname & wait']
         readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 ---
 apiVersion: v1
