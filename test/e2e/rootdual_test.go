@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestRootDualStack gives pods of images addresses of both families: they reach each other by both, a Service of both by
-// both of its addresses, and another machine by both of its own; that one reaches the node port by both addresses of
-// the machine. The Service's name has both. A restart changes nothing.
+// TestRootDualStack gives pods of images addresses of both families: they reach each other by both, a Service of both
+// by both of its addresses, and another machine by both of its own; that one reaches the node port by both addresses
+// of the machine. The Service's name has both. A restart changes nothing.
 //
 // spec: NET-1, WORK-4
 func TestRootDualStack(t *testing.T) {

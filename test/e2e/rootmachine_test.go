@@ -26,7 +26,8 @@ import (
 type machine struct {
 	name string
 	uid  int // Who starts the cluster; 0 for root.
-	// ids is a file that stands for /etc/subuid and /etc/subgid, resolv one for /etc/resolv.conf; empty for the machine's.
+	// ids is a file that stands for /etc/subuid and /etc/subgid, resolv one for /etc/resolv.conf; empty for the
+	// machine's.
 	ids, resolv string
 }
 
@@ -90,7 +91,8 @@ func insideOf[T any](m *machine, do func() (T, error)) (done T, err error) {
 	return inNetwork(m.network(), do)
 }
 
-// inNetwork does something on a thread in a network namespace, by its file. Connections that are made there stay there.
+// inNetwork does something on a thread in a network namespace, by its file. Connections that are made there stay
+// there.
 func inNetwork[T any](file string, do func() (T, error)) (done T, err error) {
 	over := make(chan struct{})
 	go func() {
@@ -114,8 +116,8 @@ func asked(network, address string) (string, error) {
 	return inNetwork(network, func() (string, error) { return ask(address, 20*time.Second) })
 }
 
-// ask connects to an address, says nothing, and returns what is said until the connection is ended. It may take so long
-// to connect, and again to be answered.
+// ask connects to an address, says nothing, and returns what is said until the connection is ended. It may take so
+// long to connect, and again to be answered.
 func ask(address string, within time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, within)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestRootServices(t *testing.T) {
 		says("and by its node port", outside, nodePort("local"), "self 192.0.2.2\n")
 		says("and at an address of the machine", outside, "192.0.2.3:8090", "self 192.0.2.2\n")
 
-		says("endpoints elsewhere are for pods, whatever is said of clients outside", self, address("outer", "80"), "outside")
+		says("endpoints elsewhere are for pods, whatever clients outside get", self, address("outer", "80"), "outside")
 		for network, address := range map[string]string{self: address("inner", "80"), outside: nodePort("outer")} {
 			text, err := inNetwork(network, func() (string, error) { return ask(address, time.Second) })
 			if text != "" {
