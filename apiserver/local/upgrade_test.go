@@ -131,7 +131,8 @@ func upgrade(ctx context.Context, s *local.Server, pod string) (*http.Response, 
 }
 
 // A connection that has been upgraded is the body of the answer, which can be written to as well. It outlives the
-// context of the request, lasts however long nobody says anything, and ends with whoever closes it and with the server.
+// context of the request, lasts however long nobody says anything, and ends with whoever closes it and with the
+// server.
 //
 // spec: CTR-9
 func TestUpgrade(t *testing.T) {

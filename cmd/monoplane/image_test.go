@@ -108,8 +108,8 @@ func TestLoadedForAnotherPlatform(t *testing.T) {
 		}
 		want := ""
 		if warned {
-			want = "warning: docker.io/library/app:v1 is for the platform linux/s390x, and does not run on this machine, linux/" +
-				runtime.GOARCH + "\n"
+			want = "warning: docker.io/library/app:v1 is for the platform linux/s390x, and does not run on this machine, " +
+				"linux/" + runtime.GOARCH + "\n"
 		}
 		if errs.String() != want {
 			t.Errorf("%s: %q, want %q", architecture, errs.String(), want)

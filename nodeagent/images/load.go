@@ -148,8 +148,8 @@ func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
 	return out, nil
 }
 
-// ofPlatform leaves out attestations, and of images that share a name, or have none, those for other platforms where one
-// is for the wanted platform.
+// ofPlatform leaves out attestations, and of images that share a name, or have none, those for other platforms where
+// one is for the wanted platform.
 func ofPlatform(all []v1.Descriptor, want v1.Platform) []v1.Descriptor {
 	name := func(d v1.Descriptor) string { return strings.Join(namesOf(d), "") + " " + d.Annotations[refName] }
 	wanted := make(map[string]bool)

@@ -118,8 +118,8 @@ func removeImage(t *testing.T, dir string, img v1.Image) {
 	}
 }
 
-// What other programs write is loaded, from directories and archives, compressed or not: with the names that are in it,
-// and of several platforms the image for this machine.
+// What other programs write is loaded, from directories and archives, compressed or not: with the names that are in
+// it, and of several platforms the image for this machine.
 func TestLoadLayouts(t *testing.T) {
 	here, other := machine(), v1.Platform{OS: "linux", Architecture: "s390x"}
 	unknown := v1.Platform{OS: "unknown", Architecture: "unknown"}
@@ -196,8 +196,8 @@ func TestLoadIncompleteLayouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noLayer, noConfig, noManifest := layoutOf(t, indexOf(img, v1.Descriptor{})), layoutOf(t, indexOf(img, v1.Descriptor{})),
-		dockerIndex(t, img)
+	noLayer, noConfig := layoutOf(t, indexOf(img, v1.Descriptor{})), layoutOf(t, indexOf(img, v1.Descriptor{}))
+	noManifest := dockerIndex(t, img)
 	removeBlob(t, noLayer, m.Layers[0].Digest)
 	removeBlob(t, noConfig, m.Config.Digest)
 	removeBlob(t, noManifest, digestOf(t, img))

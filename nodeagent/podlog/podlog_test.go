@@ -211,8 +211,8 @@ func TestHoleWithinALine(t *testing.T) {
 	}
 }
 
-// Of a line without an end the beginning is read, and no more is held, however it was written. The log goes on with the
-// next line.
+// Of a line without an end the beginning is read, and no more is held, however it was written. The log goes on with
+// the next line.
 // spec: CTR-8
 func TestLongLine(t *testing.T) {
 	for name, piece := range map[string]int{"at once": 3 << 20, "little by little": 16 << 10} {

@@ -203,8 +203,8 @@ func TestInformers(t *testing.T) {
 	})
 }
 
-// Who asks for what was before the history that is kept is told so in the words of Kubernetes, in the way that informers
-// and pagers list again for.
+// Who asks for what was before the history that is kept is told so in the words of Kubernetes, in the way that
+// informers and pagers list again for.
 //
 // spec: OBJ-6, OBJ-7
 func TestCompacted(t *testing.T) {

@@ -110,7 +110,8 @@ func TestKubeconfigOfAUser(t *testing.T) {
 	}
 	admin, jane := c.kubectl(t, ns), newKubectl(t, file, ns)
 	jane.tour(t, []step{
-		{line: "auth whoami", want: []string{`^Username +` + user + `$`, `^Groups +\[ops-` + ns + ` system:authenticated\]$`}},
+		{line: "auth whoami", want: []string{`^Username +` + user + `$`,
+			`^Groups +\[ops-` + ns + ` system:authenticated\]$`}},
 		{line: "auth can-i get configmaps", code: 1, want: []string{`^no$`}},
 		{line: "get configmaps", code: 1, want: []string{`User "` + user + `" cannot list resource "configmaps"`}},
 	})

@@ -170,7 +170,8 @@ func (u *imageCluster) load(t *testing.T, name string) {
 	u.loadLayers(t, name, base, files, top)
 }
 
-// loadLayers loads an image of layers, the lowest first, and returns its id. It sleeps, and declares /data as a volume.
+// loadLayers loads an image of layers, the lowest first, and returns its id. It sleeps, and declares /data as a
+// volume.
 func (u *imageCluster) loadLayers(t *testing.T, name string, all ...[]byte) (id string) {
 	t.Helper()
 	layers := make(map[string]string)

@@ -198,7 +198,8 @@ func (n nodes) brokenGlass(ctx context.Context, next, live *corev1.Node) {
 	}
 }
 
-// deleted records the deletion of a node to which pods are bound that may run, or may be: a list that fails hides nothing.
+// deleted records the deletion of a node to which pods are bound that may run, or may be: a list that fails hides
+// nothing.
 func (n nodes) deleted(ctx context.Context, m *metav1.ObjectMeta) {
 	bound, err := n.bound(ctx, m.GetName())
 	bound = slices.DeleteFunc(bound, func(o object.Object) bool {

@@ -98,7 +98,8 @@ func (n *Namespace) remember() {
 // and the way out becomes the one that is possible. Where all is as it was, nothing is changed, and little is read.
 //
 // From the kernel to the process the way out changes at once. Back it does when the machine has been found to forward
-// twice, as a firewall that is restarted is gone only for a moment; connections that go through the process stay there.
+// twice, as a firewall that is restarted is gone only for a moment; connections that go through the process stay
+// there.
 func (n *Namespace) Verify(ctx context.Context) error {
 	n.verifying.Lock()
 	defer n.verifying.Unlock()

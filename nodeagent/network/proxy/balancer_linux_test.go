@@ -163,8 +163,8 @@ func TestLoadBalancer(t *testing.T) {
 	}
 }
 
-// A node port that somebody else has, and an external IP that is not the machine's, are told of by an event each, once,
-// and once more when they are served.
+// A node port that somebody else has, and an external IP that is not the machine's, are told of by an event each,
+// once, and once more when they are served.
 func TestPortsThatAreNotServed(t *testing.T) {
 	w := newWorld(t)
 	w.onNode()
@@ -215,7 +215,8 @@ func TestPortsThatAreNotServed(t *testing.T) {
 	w.eventually("events say that they are", func() bool { return slices.Equal(told(), want) })
 }
 
-// A load balancer in front of the node is told whether the node has endpoints of a Service, while it is asked for that.
+// A load balancer in front of the node is told whether the node has endpoints of a Service, while it is asked for
+// that.
 //
 // spec: WORK-4
 func TestHealthCheckPort(t *testing.T) {
