@@ -216,7 +216,7 @@ func (r *Runtime) streamTo(ctx context.Context, id string) (*container, *shimCon
 	}
 	u, err := callShim(ctx, c.sb.dir)
 	if err != nil {
-		return nil, nil, wrongState("container %s does not run: its shim cannot be reached: %v", id, err)
+		return nil, nil, wrongState("container %s is not running: its shim cannot be reached: %v", id, err)
 	}
 	if version < shimwire.Streams {
 		u.Close()
