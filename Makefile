@@ -117,10 +117,10 @@ verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generat
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 30m $(SLOWEST) \
+	CGO_ENABLED=1 go test -vet=off -race -timeout 45m $(SLOWEST) \
 	  $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
 	go test -vet=off -timeout 30m $(SEQUENTIAL)
-	cd test && go test -vet=off -timeout 30m ./...
+	cd test && go test -vet=off -timeout 45m ./...
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root
@@ -129,7 +129,7 @@ test-root: build kubectl act ## Run the tests that need root (cgroups, other use
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
 	  ./nodeagent/runtime/host
-	cd test && go test -vet=off -tags rootonly -timeout 25m -run Root ./e2e ./crash
+	cd test && go test -vet=off -tags rootonly -timeout 40m -run Root ./e2e ./crash
 	cd test && go test -vet=off -tags rootonly -short -timeout 20m -run Root ./cridiff
 
 # Tests of runtime "host" that wait, or are about files, with images as without.
