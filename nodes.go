@@ -179,6 +179,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		if n, ok := c.cfg.Runtime.(Networked); ok && c.hasNetwork() {
 			cfg.Dial = n.DialPod
 			cfg.ClusterDNS = append(cfg.ClusterDNS, c.cfg.services.DNS())
+			if r, ok := n.(Apart); ok {
+				cfg.MachineReachesServices = r.MachineReachesServices
+			}
 			if cfg.APIServer.IsValid() {
 				cfg.APIService = netip.AddrPortFrom(c.cfg.services.API(), 443)
 			}

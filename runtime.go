@@ -43,6 +43,13 @@ type Networked interface {
 	Down(ctx context.Context, dir string, logger *slog.Logger) error
 }
 
+// Apart is a Networked whose Services the machine itself, and with it pods on its network, may not reach.
+type Apart interface {
+	Networked
+	// MachineReachesServices tells whether it does now.
+	MachineReachesServices() bool
+}
+
 // Remover is a Runtime whose containers can leave files that the process of the node may not remove itself.
 type Remover interface {
 	Runtime

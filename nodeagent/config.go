@@ -87,6 +87,9 @@ type Config struct {
 	// ClusterDNS are the addresses of the cluster's resolver, which pods are told unless they choose another. Without
 	// any they are told the machine's.
 	ClusterDNS []netip.Addr
+	// MachineReachesServices tells whether the machine itself reaches Services, the resolver among them; pods on its
+	// network are told the machine's resolvers where it does not. It does when this is nil.
+	MachineReachesServices func() bool
 	// StateDir is a directory of this agent's own, in which it notes that the node was stopped in order, so that what it
 	// stopped restarts without back-off; nothing is noted when it is empty.
 	StateDir string

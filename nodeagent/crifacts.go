@@ -130,6 +130,9 @@ func (j job) sandboxFacts() (criconfig.Facts, error) {
 	if j.agent.cfg.Simulated || j.pod.GetSpec().GetDnsPolicy() == "None" {
 		return f, nil
 	}
+	if reaches := j.agent.cfg.MachineReachesServices; reaches != nil {
+		f.WithoutServices = !reaches()
+	}
 	f.Resolver, err = resolvconf.Read(resolvconf.System, resolvconf.Upstream)
 	return f, err
 }

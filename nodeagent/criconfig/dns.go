@@ -20,12 +20,14 @@ const (
 
 // DNS returns how the pod resolves names, and what of that had to be left out, in sentences. The policy says what it
 // begins with: the cluster's resolver, the node's, or nothing; dnsConfig adds to it. Where the cluster has no
-// resolver, or the pod the node's network and not ClusterFirstWithHostNet, ClusterFirst means the node's. spec: LIFE-8
+// resolver, or the pod the node's network and not ClusterFirstWithHostNet, ClusterFirst means the node's, and so does
+// ClusterFirstWithHostNet where the cluster's resolver is not reached on the node's network. spec: LIFE-8
 func DNS(p *corev1.Pod, f Facts) (config *runtimeapi.DNSConfig, left []string) {
 	config = &runtimeapi.DNSConfig{}
+	outside := p.GetSpec().GetHostNetwork() && f.WithoutServices
 	switch policy := p.GetSpec().GetDnsPolicy(); {
 	case policy == "None":
-	case len(f.node().ClusterDNS) > 0 && policy != "Default" &&
+	case len(f.node().ClusterDNS) > 0 && policy != "Default" && !outside &&
 		(policy == "ClusterFirstWithHostNet" || !p.GetSpec().GetHostNetwork()):
 		domain := f.node().ClusterDomain
 		config.Servers = f.node().ClusterDNS
@@ -35,6 +37,10 @@ func DNS(p *corev1.Pod, f Facts) (config *runtimeapi.DNSConfig, left []string) {
 	default:
 		r := f.Resolver
 		config.Servers, config.Searches, config.Options = r.Servers, r.Searches, r.Options
+		if outside && policy == "ClusterFirstWithHostNet" && len(f.node().ClusterDNS) > 0 {
+			left = append(left, "The pod is on the machine's network, from which this cluster's Services are not reached: "+
+				"it resolves names as the machine does, and dnsPolicy ClusterFirstWithHostNet has no effect")
+		}
 	}
 	if own := p.GetSpec().GetDnsConfig(); own != nil {
 		config.Servers = unique(config.Servers, own.GetNameservers())

@@ -24,6 +24,8 @@ type Facts struct {
 	Node *Node
 	// Resolver is how the node resolves names.
 	Resolver resolvconf.Config
+	// WithoutServices says that programs on the node's own network do not reach Services.
+	WithoutServices bool
 	// HostsFile is the pod's hosts file on the node; empty for none.
 	HostsFile string
 	// FirstID is the first of the ids of a pod that wants users of its own.

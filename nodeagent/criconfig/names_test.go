@@ -156,13 +156,21 @@ func TestClusterDNS(t *testing.T) {
 		policy      string
 		hostNetwork bool
 		want        string
+		without     bool // The machine reaches no Services.
+		told        int
 	}{
-		{"ClusterFirst", false, cluster}, {"ClusterFirst", true, node}, {"ClusterFirstWithHostNet", true, cluster},
-		{"Default", false, node}, {"None", false, none},
+		{"ClusterFirst", false, cluster, false, 0}, {"ClusterFirst", true, node, false, 0},
+		{"ClusterFirstWithHostNet", true, cluster, false, 0}, {"ClusterFirstWithHostNet", true, node, true, 1},
+		{"ClusterFirst", false, cluster, true, 0}, {"ClusterFirstWithHostNet", false, cluster, true, 0},
+		{"ClusterFirst", true, node, true, 0}, {"Default", false, node, false, 0}, {"None", false, none, false, 0},
 	} {
 		p := pod()
 		p.Metadata.Namespace, p.Spec.DnsPolicy, p.Spec.HostNetwork = "ns", c.policy, c.hostNetwork
-		got, _ := criconfig.DNS(p, f)
+		f.WithoutServices = c.without
+		got, left := criconfig.DNS(p, f)
+		if len(left) != c.told {
+			t.Errorf("%s, host network %v, without Services %v: told %q", c.policy, c.hostNetwork, c.without, left)
+		}
 		if text := fmt.Sprint(got.GetServers(), got.GetSearches(), got.GetOptions()); text != c.want {
 			t.Errorf("%s, host network %v: %s, want %s", c.policy, c.hostNetwork, text, c.want)
 		}

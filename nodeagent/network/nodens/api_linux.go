@@ -86,6 +86,8 @@ type Status struct {
 	MTU int
 	// IPv6 says whether pods can have addresses of IPv6.
 	IPv6 bool
+	// Services says whether programs of the machine itself reach this cluster's Services.
+	Services bool
 }
 
 // Gateway4 and Gateway6 are the addresses of each veth's end in the node namespace, through which pods reach

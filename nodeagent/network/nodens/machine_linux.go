@@ -131,6 +131,22 @@ func routesOver(cfg *Config, link netlink.Link, podRange netip.Prefix) []*netlin
 	return routes
 }
 
+// reachesServices tells whether the machine's routes to the Services' ranges lead to this cluster.
+func reachesServices(cfg *Config) (bool, error) {
+	link, err := netlink.LinkByName(hostLink(cfg.Cluster))
+	if err != nil {
+		return false, fmt.Errorf("the link %s to the node namespace: %w", hostLink(cfg.Cluster), err)
+	}
+	for _, r := range cfg.PodRanges {
+		for _, to := range routesOver(cfg, link, r) {
+			if taken, err := takenBy(to); taken != "" || err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
 // takenBy returns the link over which the machine reaches exactly what r leads to, if that is another one: another
 // cluster's, whose Services have the same addresses.
 func takenBy(r *netlink.Route) (link string, err error) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -202,6 +203,37 @@ func TestRootRoutesAreDeleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRootTwoClusters: of two clusters with the same addresses of Services the machine reaches those of the one that
+// was there first, and the other's once that is gone.
+func TestRootTwoClusters(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	first := config(t)
+	other := nodens.Config{Cluster: "other", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "other"),
+		PodRanges:     []netip.Prefix{netip.MustParsePrefix("10.245.0.0/24")},
+		ServiceRanges: []netip.Prefix{services}}
+	check(t, os.Mkdir(other.Dir, 0o700))
+	n := open(t, other)
+	if !n.Status().Services {
+		t.Error("the machine does not reach the Services of the only cluster")
+	}
+	second, err := nodens.Open(t.Context(), first)
+	check(t, err)
+	if second.Status().Services || !n.Status().Services {
+		t.Errorf("the machine reaches Services of the first cluster: %v, of the second: %v", n.Status().Services,
+			second.Status().Services)
+	}
+	check(t, n.Close())
+	check(t, nodens.Remove(t.Context(), other))
+	check(t, second.Verify(t.Context()))
+	if !second.Status().Services {
+		t.Error("the machine does not reach the Services of the cluster that is left")
+	}
+	check(t, second.Close())
+	check(t, nodens.Remove(t.Context(), first))
 }
 
 // TestRootFirewallComesLater: pods go out on the way that is possible, also when that changes. What goes through the

@@ -34,7 +34,7 @@ type Namespace struct {
 	egress    *egress // Nil as long as the kernel has been the way out.
 	seen      seen
 
-	// way guards the fields Egress and Why of the status; the others stay as they were when it was opened.
+	// way guards the fields Egress, Why and Services of the status; the others stay as they were when it was opened.
 	way    sync.Mutex
 	status Status
 
@@ -125,7 +125,13 @@ func (n *Namespace) reach(ctx context.Context) error {
 	}
 	defer ns.Close()
 	n.setup.Uplink = uplinkName
-	n.setup.Machine, err = connect(&n.cfg, ns, n.inode, n.setup)
+	if n.setup.Machine, err = connect(&n.cfg, ns, n.inode, n.setup); err != nil {
+		return err
+	}
+	services, err := reachesServices(&n.cfg)
+	n.way.Lock()
+	defer n.way.Unlock()
+	n.status.Services = services
 	return err
 }
 

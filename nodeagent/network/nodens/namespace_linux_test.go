@@ -38,7 +38,7 @@ func TestRootlessPods(t *testing.T) {
 // testPods: pods reach each other, the world and the node; the node reaches them.
 func testPods(t *testing.T, way nodens.Egress) {
 	n := open(t, config(t))
-	if got := n.Status(); got.Egress != way || got.MTU != mtu {
+	if got := n.Status(); got.Egress != way || got.MTU != mtu || got.Services != (way == nodens.EgressMasquerade) {
 		t.Fatalf("the status is %+v; want egress %s, mtu %d", got, way, mtu)
 	}
 	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})

@@ -445,6 +445,14 @@ func (n *Network) DialFrom(ctx context.Context, protocol string, address netip.A
 	return open.Namespace().Dial(ctx, protocol, netip.AddrPort{}, address)
 }
 
+// MachineReachesServices tells whether programs of the machine itself reach Services, as far as that is known.
+func (n *Network) MachineReachesServices() bool {
+	if open, _ := n.now(); open != nil {
+		return open.Namespace().Status().Services
+	}
+	return !n.cfg.Rootless && os.Geteuid() == 0
+}
+
 // Detach implements oci.Network.
 func (n *Network) Detach(ctx context.Context, sandboxID string) error {
 	if err := n.begin(ctx); err != nil {

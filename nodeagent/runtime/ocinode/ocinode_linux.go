@@ -269,6 +269,15 @@ func (r *Runtime) DialPod(ctx context.Context, protocol, address string) (net.Co
 	return new(net.Dialer).DialContext(ctx, protocol, address)
 }
 
+// MachineReachesServices tells whether programs of the machine itself reach Services: not without root, nor where
+// another cluster has the same addresses.
+func (r *Runtime) MachineReachesServices() bool {
+	r.mu.Lock()
+	n := r.network
+	r.mu.Unlock()
+	return n != nil && n.MachineReachesServices()
+}
+
 // Down takes away what the network of a node has on this machine, when no pod is left.
 func (r *Runtime) Down(ctx context.Context, dir string, logger *slog.Logger) error {
 	if r.cfg.CNI != nil {
