@@ -231,6 +231,7 @@ func TestLostNode(t *testing.T) {
 			w.Fatalf("web-1 is on %s", p.GetSpec().GetNodeName())
 		}
 		w.remove("web-1") // as the controller of taints does
+		synctest.Wait()   // a rollout that begins before the controller sees this may take the last member first
 		w.image("image:2")
 		time.Sleep(24 * time.Hour)
 		w.wantsPods("0:1+ 1:1+- 2:1+")
