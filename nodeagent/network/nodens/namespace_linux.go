@@ -101,18 +101,27 @@ func (n *Namespace) plan(ctx context.Context, hello wire.Hello) error {
 	if n.cfg.Rootless {
 		return n.leaveBy(ctx, "without root, the kernel forwards nothing out of the pods' namespaces")
 	}
+	if err := n.join(ctx); err != nil {
+		return err
+	}
+	if why := n.status.Why; why != "" {
+		n.cfg.Log.Info("pods reach out through this process", "why", why)
+	}
+	return nil
+}
+
+// join makes the machine's side of the link to the namespace, and has pods leave by what is possible.
+func (n *Namespace) join(ctx context.Context) error {
 	if err := n.reach(ctx); err != nil {
 		return err
 	}
+	var err error
 	if n.seen.drops, err = dropped(&n.cfg); err != nil {
 		return err
 	}
 	why, err := n.against()
 	if err != nil {
 		return err
-	}
-	if why != "" {
-		n.cfg.Log.Warn("pods reach out through this process", "why", why)
 	}
 	return n.leaveBy(ctx, why)
 }

@@ -211,21 +211,10 @@ func (n *Namespace) repair(ctx context.Context) error {
 	}
 	defer dir.Close()
 	defer lock.Close()
-	if n.cfg.Rootless {
-		return n.setUp(ctx)
-	}
-	if err := n.reach(ctx); err != nil {
-		return err
-	}
-	if n.seen.drops, err = dropped(&n.cfg); err != nil {
-		return err
-	}
-	why, err := n.against()
-	if err != nil {
-		return err
-	}
-	if err := n.leaveBy(ctx, why); err != nil {
-		return err
+	if !n.cfg.Rootless {
+		if err := n.join(ctx); err != nil {
+			return err
+		}
 	}
 	return n.setUp(ctx)
 }
