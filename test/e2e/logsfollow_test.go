@@ -26,7 +26,9 @@ func TestLogsAreFollowedThroughRotation(t *testing.T) {
 	// before it is rotated, less than what counts as a flood.
 	const long, lines = 40_000, 600
 	box := newBox(t)
-	script := box.sh(`x=$(head -c 40000 /dev/zero | tr '\0' x); i=0
+	// Nothing but the first line is there when the follower comes: a log that was rotated before has no more of it.
+	script := box.sh(`x=$(head -c 40000 /dev/zero | tr '\0' x); echo "0 $x"
+while [ ! -e BOX/followed ]; do sleep 0.1; done; echo 1; i=2
 while [ $i -lt 600 ]; do echo "$i $x"; i=$((i+1)); echo "$i"; i=$((i+1)); done
 while [ ! -e BOX/more ]; do sleep 0.1; done
 while [ $i -lt 620 ]; do echo "$i $x"; i=$((i+1)); echo "$i"; i=$((i+1)); done; exec sleep 1000`)
@@ -47,6 +49,7 @@ spec:
 		t.Fatal(err)
 	}
 	defer logs.Close()
+	box.put(t, "followed")
 	r := bufio.NewReader(logs)
 	last := time.Time{}
 	for i := range lines + 20 {
