@@ -80,4 +80,5 @@ var underline = regexp.MustCompile(`-{4,}`)
 // is not part of it as well to do what these kinds say (see docs/services.md).
 var kept = regexp.MustCompile(
 	`^(LOG warnings\.go:\d+\] ")?Warning: .*` +
-		`(carried only where|nothing in this version|nothing serves Ingresses|does not run here|not enforced)`)
+		`(carried only where|nothing in this version|no effect in this version|nothing serves Ingresses|does not run here|` +
+		`not enforced)`)
