@@ -6,21 +6,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// copied is a copy of the data directory, and its server while it runs.
+// copied is a copy of the data directory, and its server while it runs. A round without one has nil.
 type copied struct {
+	run    *run
 	dir    string
 	server *server
 }
 
 // copyData copies the data directory, as an operator would who believes in copies. The original is dead meanwhile, so
 // that the copy is whole; its pods run on.
-func (r *run) copyData(n int) (*copied, error) {
-	c := &copied{dir: filepath.Join(r.dir, fmt.Sprintf("copy-%d", n))}
+func (r *run) copyData() (*copied, error) {
+	c := &copied{run: r, dir: filepath.Join(r.dir, fmt.Sprintf("copy-%d", r.rounds))}
 	if out, err := exec.Command("cp", "-a", r.backing, c.dir).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cp: %w: %s", err, out)
 	}
@@ -30,11 +30,20 @@ func (r *run) copyData(n int) (*copied, error) {
 // start starts a server on the copy, beside the original. It may refuse to.
 //
 // spec: SAFE-5
-func (c *copied) start(t *testing.T, run string) { c.server = launch(t, run, c.dir, 0) }
+func (c *copied) start() {
+	if c == nil {
+		return
+	}
+	c.server = c.run.launchOn(c.dir, 0)
+	c.run.counts[copies]++
+}
 
 // end kills the copy's server, and its shims if it has started any. What they ran dies with the shims, because a new
 // server would see to that; there is none, so that it is killed here.
 func (c *copied) end(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	if c.server != nil {
 		c.server.kill()
 	}

@@ -25,10 +25,10 @@ import (
 // run is the state of one test.
 type run struct {
 	t       *testing.T
-	dir     string           // of everything; also marks the processes
-	data    string           // data directory of the server
-	backing string           // the same, past the disk that fails
-	up      func() *exec.Cmd // starts the server in another way than launch does; nil for none
+	dir     string                      // of everything; also marks the processes
+	data    string                      // data directory of the server
+	backing string                      // the same, past the disk that fails
+	up      func(data string) *exec.Cmd // starts a server in another way than launch does; nil for none
 	planner *planner
 	history *history
 	judge   *judge
@@ -75,11 +75,18 @@ func TestCrash(t *testing.T) {
 	if err != nil {
 		t.Fatalf("MONOPLANE_CRASH_KINDS: %v", err)
 	}
+	torment(t, possible(t, kinds), len(allKinds))
+}
+
+// possible leaves out what the machine does not let the test do.
+func possible(t *testing.T, kinds []kind) []kind {
+	t.Helper()
+	kinds = slices.Clone(kinds)
 	if err := needDisk(); err != nil {
 		t.Logf("left out: %s and %s: %v", slowDisk, failDisk, err)
-		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k == slowDisk || k == failDisk })
+		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return k == slowDisk || k == failDisk })
 	}
-	torment(t, kinds, len(allKinds))
+	return kinds
 }
 
 // torment lives through rounds of faults of these kinds; how many, how long, and which can be set in the environment.
@@ -170,16 +177,18 @@ func (r *run) current() *server {
 }
 
 func (r *run) launch(limit int) *server {
-	var s *server
-	if r.up != nil {
-		s = begin(r.t, r.dir, r.up())
-	} else {
-		s = launch(r.t, r.dir, r.data, limit)
-	}
+	s := r.launchOn(r.data, limit)
 	r.mu.Lock()
 	r.server = s
 	r.mu.Unlock()
 	return s
+}
+
+func (r *run) launchOn(data string, limit int) *server {
+	if r.up != nil {
+		return begin(r.t, r.dir, r.up(data))
+	}
+	return launch(r.t, r.dir, data, limit)
 }
 
 // start starts the server and waits until it is ready. One that gives up because the disk is too slow at the moment is
@@ -217,26 +226,8 @@ func (r *run) round(plan round) error {
 	rng := rand.New(rand.NewPCG(r.planner.rng.Uint64(), 2))
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
-	if plan.Early > 0 {
-		for _, f := range plan.Faults { // it may meet a sick disk while it starts
-			if f.Kind == slowDisk || f.Kind == failDisk {
-				_ = r.inject(ctx, nil, nil, f)
-			}
-		}
-		s := r.launch(0)
-		pause(ctx, plan.Early)
-		s.kill()
-		r.disk.heal()
-		r.counts[killServer]++
-	}
-	var beside *copied
-	if plan.Copied {
-		var err error
-		if beside, err = r.copyData(r.rounds); err != nil {
-			return err
-		}
-	}
-	if err := r.interposeAll(plan); err != nil {
+	beside, err := r.before(ctx, plan, plan.Early)
+	if err != nil {
 		return err
 	}
 	limit := 0
@@ -255,10 +246,7 @@ func (r *run) round(plan round) error {
 	if err := r.verify(ctx, c); err != nil {
 		return err
 	}
-	if beside != nil {
-		beside.start(r.t, r.dir)
-		r.counts[copies]++
-	}
+	beside.start()
 	diskFailed := r.disk.failed.Load()
 	loading, unload := context.WithCancel(ctx)
 	defer unload()
@@ -272,16 +260,8 @@ func (r *run) round(plan round) error {
 	err = r.end(ctx, s, plan)
 	unload()
 	wait()
-	if beside != nil {
-		err = errors.Join(err, beside.end(ctx))
-	}
-	r.disk.heal()
-	r.trouble.Store(0)
-	r.background.Wait()
-	for _, p := range r.proxies {
-		p.close()
-	}
-	r.proxies = nil
+	err = errors.Join(err, beside.end(ctx))
+	r.after()
 	if byItself {
 		if r.disk.failed.Load() == diskFailed {
 			return fmt.Errorf("the server ended by itself")
@@ -289,6 +269,42 @@ func (r *run) round(plan round) error {
 		r.ended++
 	}
 	return errors.Join(r.violation(), err)
+}
+
+// before does what a round wants before its server starts: a server is killed so long after its start, there is a copy
+// of the data, and proxies are before the shims.
+func (r *run) before(ctx context.Context, plan round, early time.Duration) (*copied, error) {
+	if plan.Early > 0 {
+		for _, f := range plan.Faults { // it may meet a sick disk while it starts
+			if f.Kind == slowDisk || f.Kind == failDisk {
+				_ = r.inject(ctx, nil, nil, f)
+			}
+		}
+		s := r.launch(0)
+		pause(ctx, early)
+		s.kill()
+		r.disk.heal()
+		r.counts[killServer]++
+	}
+	var beside *copied
+	if plan.Copied {
+		var err error
+		if beside, err = r.copyData(); err != nil {
+			return nil, err
+		}
+	}
+	return beside, r.interposeAll(plan)
+}
+
+// after ends what is left of a round's faults, but for pauses.
+func (r *run) after() {
+	r.disk.heal()
+	r.trouble.Store(0)
+	r.background.Wait()
+	for _, p := range r.proxies {
+		p.close()
+	}
+	r.proxies = nil
 }
 
 // live lets the load go on for the round's time, and injects its faults.

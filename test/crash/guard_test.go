@@ -62,13 +62,16 @@ func guard(dir string) int {
 	return 0
 }
 
-// unmountAll takes away the mounts below a directory, the last first.
+// unmountAll takes away the mounts below a directory, the last first. One on the disk that fails cannot be reached by
+// its path any more once nobody serves that disk, and goes with it.
 func unmountAll(dir string) (err error) {
 	mounts, _ := os.ReadFile("/proc/self/mounts") // without it nothing can be done
 	lines := strings.Split(string(mounts), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if f := strings.Fields(lines[i]); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
-			err = errors.Join(err, unix.Unmount(f[1], unix.MNT_DETACH))
+			if e := unix.Unmount(f[1], unix.MNT_DETACH); !errors.Is(e, unix.ENOTCONN) {
+				err = errors.Join(err, e)
+			}
 		}
 	}
 	return err

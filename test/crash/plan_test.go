@@ -48,7 +48,7 @@ const (
 // networkKinds are those of a cluster whose pods are of images and have a network of their own.
 var networkKinds = []kind{
 	killServer, endServer, killNode, killShim, killNodes, pauseServer, killMaker, pauseNode, killContainer, starve,
-	pauseShim,
+	pauseShim, pauseContainer, slowDisk, failDisk, answers, system, protected, copies,
 }
 
 // chosenKinds reads MONOPLANE_CRASH_KINDS: names of kinds with commas between them, or, when each begins with a minus,

@@ -43,7 +43,9 @@ func (r *run) table() string {
 	b.WriteString("| | count |\n|---|---|\n")
 	row("rounds", r.rounds)
 	row("pods created", pods)
-	row("containers started", r.judge.starts)
+	if r.judge.starts > 0 {
+		row("containers started", r.judge.starts)
+	}
 	r.counts[stopParent] = r.judge.rebels
 	for _, k := range r.planner.kinds {
 		row(string(k), r.counts[k])

@@ -242,7 +242,8 @@ func (n *network) mounts() error {
 	err := eachProcess(func(pid int) {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid)) // it may have ended
 		for line := range strings.Lines(string(text)) {
-			if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], n.dir+"/") {
+			fields := strings.Fields(line)
+			if len(fields) > 4 && strings.HasPrefix(fields[4], n.dir+"/") && (fields[4] != n.data || n.data == n.backing) {
 				found = fmt.Errorf("a mount is left, which process %d sees: %s", pid, line)
 			}
 		}
