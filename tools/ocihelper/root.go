@@ -67,9 +67,11 @@ func (b *bundle) overlay(layers []string) overlay {
 }
 
 // mount uses the file descriptors of the new mount calls, so that neither the number of layers nor the length of their
-// paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot append layers
-// one by one.
+// paths is bounded by the page that mount(2) takes, with a fallback for kernels that cannot append layers one by one.
 func (o overlay) mount(at string) error {
+	if takesAnything() {
+		return o.mountOld(at)
+	}
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return o.mountOld(at)
@@ -108,6 +110,17 @@ func (o overlay) mount(at string) error {
 	return nil
 }
 
+// takesAnything tells whether the kernel looks at the options of an overlay only when it mounts it, as before Linux 6.5.
+// It would seem to append layers then, refuse them at the end, and write that to its log.
+func takesAnything() bool {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fs)
+	return unix.FsconfigSetFlag(fs, "monoplane") == nil // Which is no option.
+}
+
 // said returns what the kernel has to say of a failed mount.
 func said(fs int) string {
 	text := ""
@@ -122,21 +135,21 @@ func said(fs int) string {
 	return text
 }
 
-// mountOld names layers relative to the directory that they share, to fit more of them into a page.
+// mountOld names the layers by their descriptors, so that as many as overlayfs stacks fit into a page.
 func (o overlay) mountOld(at string) error {
-	parent := filepath.Dir(o.layers[0])
-	short := make([]string, len(o.layers))
+	names := make([]string, len(o.layers))
 	for i, l := range o.layers {
-		rel, err := filepath.Rel(parent, l)
+		fd, err := unix.Open(l, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return err
+			return &os.PathError{Op: "open", Path: l, Err: err}
 		}
-		short[i] = escape(rel)
+		defer unix.Close(fd)
+		names[i] = strconv.Itoa(fd)
 	}
-	if err := os.Chdir(parent); err != nil {
+	if err := os.Chdir("/proc/self/fd"); err != nil {
 		return err
 	}
-	options := "lowerdir=" + strings.Join(short, ":")
+	options := "lowerdir=" + strings.Join(names, ":")
 	if o.upper != "" {
 		options += ",upperdir=" + escape(o.upper) + ",workdir=" + escape(o.work)
 	}
@@ -144,7 +157,7 @@ func (o overlay) mountOld(at string) error {
 		options += ",userxattr"
 	}
 	if len(options) >= os.Getpagesize() {
-		return fmt.Errorf("the image has too many layers for this kernel (Linux 6.5 takes more): %d", len(o.layers))
+		return fmt.Errorf("the image has too many layers for this kernel: %d", len(o.layers))
 	}
 	if err := unix.Mount("overlay", at, "overlay", 0, options); err != nil {
 		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w", len(o.layers), err)
