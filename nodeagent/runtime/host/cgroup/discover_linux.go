@@ -18,6 +18,7 @@ import (
 // Manager knows where groups can be made. The zero Manager makes none.
 type Manager struct {
 	unified string            // The parent's directory in cgroup2; "" when it is of no use.
+	above   []string          // The directories above a configured parent, from the root of cgroup2.
 	v1      map[string]string // By controller: the parent's directory.
 	why     string            // Why there is no group that can be killed as a whole.
 
@@ -64,6 +65,9 @@ func Discover(parent string) *Manager {
 				continue
 			}
 			m.unified, m.why = dir, ""
+			if parent != "" {
+				m.above = directories(mt.point, dir)
+			}
 			continue
 		}
 		for _, c := range controllers {
@@ -73,6 +77,15 @@ func Discover(parent string) *Manager {
 		}
 	}
 	return m
+}
+
+// directories are those from top to the one that holds dir.
+func directories(top, dir string) []string {
+	if dir == top {
+		return nil
+	}
+	dir = filepath.Dir(dir)
+	return append(directories(top, dir), dir)
 }
 
 // Killable tells whether groups can be killed as a whole and, if not, why.

@@ -119,7 +119,7 @@ var errNoController = errors.New("no cgroup with that controller is writable")
 // apply sets s in cgroup2 if its controller is there, else in cgroup v1, where it makes the directory and returns it.
 func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir string, err error) {
 	if unified != "" {
-		if err = enable(s.controller, filepath.Dir(pod.Unified), pod.Unified); err == nil {
+		if err = m.enable(s.controller, filepath.Dir(pod.Unified), pod.Unified); err == nil {
 			return "", writeAll(unified, s.v2)
 		}
 	}
@@ -153,7 +153,7 @@ func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir 
 func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) error {
 	var err error
 	if pod.Unified != "" {
-		if err = enable(s.controller, filepath.Dir(pod.Unified)); err == nil {
+		if err = m.enable(s.controller, filepath.Dir(pod.Unified)); err == nil {
 			return writeAll(pod.Unified, s.v2)
 		}
 	}
@@ -216,8 +216,12 @@ func v1Dir(pod sys.Cgroup, parent string) string {
 }
 
 // enable hands a cgroup2 controller down from each of the directories to those in it: from the parent to the pod, and
-// from the pod to its containers.
-func enable(controller string, dirs ...string) error {
+// from the pod to its containers. A parent that was configured may lack it: systemd hands from the root down only what
+// its own units limit. It takes nothing away from a group whose children are handed it.
+func (m *Manager) enable(controller string, dirs ...string) error {
+	if len(m.above) > 0 && !hasController(m.unified, controller) {
+		dirs = slices.Concat(m.above, dirs)
+	}
 	for _, dir := range dirs {
 		if !hasController(dir, controller) {
 			return fmt.Errorf("the %s controller is not available in %s", controller, dir)
