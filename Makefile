@@ -132,6 +132,10 @@ test-root: build kubectl act ## Run the tests that need root (cgroups, other use
 	cd test && go test -vet=off -tags rootonly -timeout 40m -run Root ./e2e ./crash
 	cd test && go test -vet=off -tags rootonly -short -timeout 20m -run Root ./cridiff
 
+.PHONY: test-vm
+test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=all MINUTES=180); as root
+	nice tools/vm/run
+
 # Tests of runtime "host" that wait, or are about files, with images as without.
 SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines
 

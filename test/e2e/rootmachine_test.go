@@ -26,6 +26,8 @@ import (
 type machine struct {
 	name string
 	uid  int // Who starts the cluster; 0 for root.
+	// delegated says that the user's systemd gives the cluster a scope with cgroups of its own.
+	delegated bool
 	// ids is a file that stands for /etc/subuid and /etc/subgid, resolv one for /etc/resolv.conf; empty for the
 	// machine's.
 	ids, resolv string
@@ -65,6 +67,10 @@ func (m *machine) program(t *testing.T, path string) string {
 	as := ""
 	if m.uid != 0 {
 		as = fmt.Sprintf("setpriv --reuid=%d --regid=%[1]d --clear-groups ", m.uid)
+	}
+	if m.delegated { // What is said here is where PAM gives a user's sessions the same.
+		as += fmt.Sprintf("env XDG_RUNTIME_DIR=/run/user/%d DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/%[1]d/bus "+
+			"systemd-run --user --scope --quiet -p Delegate=yes ", m.uid)
 	}
 	var mounts string
 	if m.ids != "" {
