@@ -133,7 +133,7 @@ test-root: build kubectl act ## Run the tests that need root (cgroups, other use
 	cd test && go test -vet=off -tags rootonly -short -timeout 20m -run Root ./cridiff
 
 .PHONY: test-vm
-test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=all MINUTES=180); as root
+test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=group ONLY=test MINUTES=180); as root
 	nice tools/vm/run
 
 # Tests of runtime "host" that wait, or are about files, with images as without.

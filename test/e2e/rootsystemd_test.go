@@ -77,7 +77,9 @@ func (u *imageCluster) limitsHold(t *testing.T, pattern string) {
 		out := k.ok(t, "get pod hog -o jsonpath={.status.containerStatuses[0].state.terminated.reason}")
 		return out == "OOMKilled", out
 	})
-	if out := k.ok(t, "get events --field-selector=reason=NotEnforced,involvedObject.kind=Pod"); out != "" {
+	const notEnforced = "get events --field-selector=reason=NotEnforced,involvedObject.kind=Pod " +
+		"-o jsonpath={.items[*].message}"
+	if out := k.ok(t, notEnforced); out != "" {
 		t.Errorf("limits are said not to hold:\n%s", out)
 	}
 }
