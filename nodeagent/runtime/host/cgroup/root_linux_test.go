@@ -28,10 +28,12 @@ func TestRootControllers(t *testing.T) {
 	}
 	pod := m.Pod("p")
 	t.Cleanup(func() {
-		for _, d := range []string{filepath.Join(pod.Unified, "c"), filepath.Join(pod.Unified, "shim"), pod.Unified,
-			m.unified, above} {
-			if err := os.Remove(d); err != nil {
-				t.Error(err)
+		for _, of := range append(pod.V1, pod.Unified) {
+			parent := filepath.Dir(of)
+			for _, d := range []string{filepath.Join(of, "c"), filepath.Join(of, "shim"), of, parent, filepath.Dir(parent)} {
+				if err := os.Remove(d); err != nil && !os.IsNotExist(err) {
+					t.Error(err)
+				}
 			}
 		}
 	})
@@ -63,5 +65,5 @@ func TestRootControllers(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("the machine has %s; warnings: %q", there, warnings)
+	t.Logf("the machine has %q; warnings: %q", strings.Fields(string(there)), warnings)
 }
