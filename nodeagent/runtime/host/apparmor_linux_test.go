@@ -39,7 +39,7 @@ func TestRootImageAppArmor(t *testing.T) {
 	}
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
-	const look = "cat /proc/self/attr/apparmor/current; mkdir -p $DIR/closed; echo secret >$DIR/closed/f; cat $DIR/closed/f"
+	const look = "cat /proc/self/attr/apparmor/current; mkdir $DIR/closed; echo secret >$DIR/closed/f; cat $DIR/closed/f"
 	profile := func(kind runtimeapi.SecurityProfile_ProfileType, ref string) *runtimeapi.SecurityProfile {
 		return &runtimeapi.SecurityProfile{ProfileType: kind, LocalhostRef: ref}
 	}
