@@ -153,7 +153,8 @@ func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir 
 func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) error {
 	var err error
 	if pod.Unified != "" {
-		if err = m.enable(s.controller, filepath.Dir(pod.Unified)); err == nil {
+		// The containers are handed it too: else the kernel does not say whom of them it has killed for the pod's memory.
+		if err = m.enable(s.controller, filepath.Dir(pod.Unified), pod.Unified); err == nil {
 			return writeAll(pod.Unified, s.v2)
 		}
 	}
