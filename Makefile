@@ -115,9 +115,13 @@ generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' 
 verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generated code, proto rules and compatibility, dead code, lint, and the builds without cgo and for macOS
 	tools/verify
 
+# Tests that run the others of their package again as a user, kill at random, or measure: test-root has them, without the
+# race detector, which has seen the same code in the others.
+ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootImage(Kills|Cost)$$
+
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 45m $(SLOWEST) \
+	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) \
 	  $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
 	go test -vet=off -timeout 30m $(SEQUENTIAL)
 	cd test && go test -vet=off -timeout 45m ./...
