@@ -59,7 +59,9 @@ func Watch(ctx context.Context, path string, tell func(Victim)) error {
 			_ = f.Close()
 		}
 	}()
-	if _, err := f.Seek(0, io.SeekEnd); err != nil {
+	if _, err := f.Seek(0, io.SeekEnd); ctx.Err() != nil { // the file may be closed already
+		return ctx.Err()
+	} else if err != nil {
 		return err
 	}
 	for buffer := make([]byte, maxRecord); ; {
