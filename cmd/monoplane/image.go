@@ -72,7 +72,7 @@ func (o *imageOptions) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dir, "image-dir", defaultImageDir(),
 		"directory with the images, which the clusters of this user share")
 	flags.StringVar(&o.registries, "registry-config", "",
-		"YAML file that names mirrors, registries without TLS, and certificates")
+		"YAML file that names mirrors, registries without TLS, certificates and credentials")
 }
 
 // removeTime bounds the removal of what a container has left.

@@ -404,6 +404,58 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
+// A mirror that keeps what it mirrors below a path is asked there, as whom its own entry says, and never as the one who
+// asks the registry.
+func TestMirrorWithPathAndCredentials(t *testing.T) {
+	const user, password = "robot", "s3cret-of-the-mirror"
+	var guarded atomic.Bool
+	var others atomic.Int32
+	host := serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name, word, given := r.BasicAuth()
+			switch {
+			case guarded.Load() && name == user && word == password, !guarded.Load():
+				next.ServeHTTP(w, r)
+				return
+			case given:
+				others.Add(1)
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		})
+	})
+	push(t, host+"/hub/cache/group/app:v1", plainImage(t))
+	guarded.Store(true)
+	pod := &registry.Auth{Username: "pod", Password: "s3cret-of-the-pod"}
+	for auth, ok := range map[registry.Auth]bool{{Username: user, Password: password}: true, {}: false} {
+		s := open(t, func(cfg *images.Config) {
+			cfg.Registries.Attempts = 1
+			cfg.Registries.Hosts = map[string]registry.Host{
+				"registry.invalid": {Mirrors: []string{"http://" + host + "/hub/cache"}}, host: {Auth: auth},
+			}
+		})
+		_, err := s.Pull(t.Context(), "registry.invalid/group/app:v1", images.PullOptions{Auth: pod})
+		if ok != (err == nil) {
+			t.Errorf("with %q: %v", auth.Username, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("a password is in %v", err)
+		}
+	}
+	if n := others.Load(); n > 0 {
+		t.Errorf("the mirror was asked as somebody else %d times", n)
+	}
+	// The same entry counts where the host is asked as a registry, unless a pod brings credentials of its own.
+	s := open(t, func(cfg *images.Config) {
+		cfg.Registries.Hosts = map[string]registry.Host{host: {Auth: registry.Auth{Username: user, Password: password}}}
+	})
+	pull(t, s, host+"/hub/cache/group/app:v1")
+	_, err := s.Pull(t.Context(), host+"/hub/cache/group/app:v1", images.PullOptions{Auth: pod})
+	if !errors.Is(err, registry.ErrUnauthorized) {
+		t.Errorf("as a pod that may not: %v", err)
+	}
+}
+
 // The images of an archive that is no such thing are refused, and nothing stays.
 func TestHostileArchives(t *testing.T) {
 	digest := strings.Repeat("a", 64)

@@ -8,9 +8,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// authenticator returns whom a registry is asked as.
-func (c *Client) authenticator(ctx context.Context, ref Reference, auth *Auth) (authn.Authenticator, error) {
-	if auth != nil && *auth != (Auth{}) {
+// authenticator returns whom a repository of a host is asked as: whom a caller gave, else whom the host's entry in the
+// configuration says, else whom the docker configuration says, if it counts.
+func (c *Client) authenticator(ctx context.Context, host, path string, auth *Auth) (authn.Authenticator, error) {
+	if auth == nil || *auth == (Auth{}) {
+		own := c.cfg.Hosts[host].Auth
+		auth = &own
+	}
+	if *auth != (Auth{}) {
 		return authn.FromConfig(authn.AuthConfig{
 			Username: auth.Username, Password: auth.Password, Auth: auth.Auth,
 			IdentityToken: auth.IdentityToken, RegistryToken: auth.RegistryToken,
@@ -19,13 +24,13 @@ func (c *Client) authenticator(ctx context.Context, ref Reference, auth *Auth) (
 	if !c.cfg.DockerConfig {
 		return authn.Anonymous, nil
 	}
-	repo, err := name.NewRepository(ref.Repository)
+	repo, err := name.NewRepository(host + "/" + path)
 	if err != nil {
 		return nil, err
 	}
 	who, err := authn.Resolve(ctx, authn.DefaultKeychain, repo)
 	if err != nil {
-		return nil, fmt.Errorf("credentials for %s in the docker configuration: %w", ref.host(), err)
+		return nil, fmt.Errorf("credentials for %s in the docker configuration: %w", host, err)
 	}
 	return who, nil
 }

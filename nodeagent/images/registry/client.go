@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,13 +38,31 @@ func New(cfg Config) (*Client, error) {
 	}
 	for host, h := range cfg.Hosts {
 		for _, m := range h.Mirrors {
-			if u, err := url.Parse(m); err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" ||
-				u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" {
-				return nil, fmt.Errorf("registry %s: mirror %q is not like https://mirror.example.com", host, m)
+			if _, _, err := parseMirror(m); err != nil {
+				return nil, fmt.Errorf("registry %s: mirror %q is not like https://mirror.example.com/path", host, m)
 			}
 		}
 	}
 	return &Client{cfg, wait}, nil
+}
+
+// parseMirror returns the URL of a mirror, and the path before the names of its repositories, which is empty or ends
+// with a slash.
+func parseMirror(m string) (u *url.URL, prefix string, err error) {
+	if u, err = url.Parse(m); err != nil {
+		return nil, "", err
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
+		return nil, "", errors.New("not a scheme, a host and a path")
+	}
+	if prefix = strings.Trim(u.Path, "/"); prefix == "" {
+		return u, "", nil
+	}
+	if !path.MatchString(prefix) {
+		return nil, "", errors.New("no path of a repository")
+	}
+	return u, prefix + "/", nil
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -81,15 +100,20 @@ func (c *Client) Repository(ctx context.Context, ref Reference, auth *Auth) (*Re
 	host := c.cfg.Hosts[ref.host()]
 	_, inside, _ := strings.Cut(ref.Repository, "/")
 	for _, m := range host.Mirrors {
-		u, err := url.Parse(m)
+		u, prefix, err := parseMirror(m)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.add(u.Host, inside, u.Scheme == "http", host.CAFile, authn.Anonymous); err != nil {
+		who, err := c.authenticator(ctx, u.Host, prefix+inside, nil)
+		if err != nil {
+			return nil, err
+		}
+		caFile := cmp.Or(c.cfg.Hosts[u.Host].CAFile, host.CAFile)
+		if err := r.add(u.Host, prefix+inside, u.Scheme == "http", caFile, who); err != nil {
 			return nil, err
 		}
 	}
-	who, err := c.authenticator(ctx, ref, auth)
+	who, err := c.authenticator(ctx, ref.host(), inside, auth)
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,25 @@ type Config struct {
 // Host is what is special about a registry.
 type Host struct {
 	// Mirrors are asked first, in their order, such as https://mirror.example.com or http://10.0.0.5:5000; the registry
-	// itself is asked when all of them failed. Credentials for the registry are not sent to mirrors.
+	// itself is asked when all of them failed. A path, as in https://harbor.example.com/hub, comes before the name of
+	// the repository. A mirror is asked with the certificates and the credentials of its own entry; credentials for the
+	// registry are not sent to it.
 	Mirrors []string `json:"mirrors,omitempty"`
 	// PlainHTTP allows HTTP where HTTPS fails.
 	PlainHTTP bool `json:"plainHTTP,omitempty"`
 	// CAFile holds certificates, in PEM, of authorities that are trusted for this registry beside the system's.
 	CAFile string `json:"caFile,omitempty"`
+	// Auth is whom the registry is asked as by all who bring no credentials of their own.
+	Auth Auth `json:"auth,omitzero"`
 }
 
 // Auth is whom a registry is asked as, in the forms that CRI knows. The zero value is nobody.
 type Auth struct {
-	Username, Password string
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
 	// Auth is base64 of USER:PASSWORD, as docker's configuration has it; used if Username is empty.
-	Auth string
+	Auth string `json:"auth,omitempty"`
 	// IdentityToken is exchanged for an access token; RegistryToken is one.
-	IdentityToken, RegistryToken string
+	IdentityToken string `json:"identityToken,omitempty"`
+	RegistryToken string `json:"registryToken,omitempty"`
 }

@@ -163,20 +163,35 @@ func TestParseReference(t *testing.T) {
 
 func TestReadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registries.yaml")
-	for text, want := range map[string]string{
-		"registries:\n  docker.io:\n    mirrors: [https://m.example.com]\n  r:5000: {plainHTTP: true}\n": "",
-		"registries:\n  docker.io:\n    mirror: [https://m.example.com]\n":                               "mirror",
-		"registries:\n  docker.io:\n    mirrors: [m.example.com]\n":                                      "not like https://",
-		"registries:\n  https://docker.io: {}\n":                                                         "is no registry",
-		"- a\n":                                                                                          "cannot unmarshal",
+	const two = "registries:\n  docker.io:\n    mirrors: [https://m.example.com, https://m.example.com/a/b/]\n" +
+		"  r:5000: {plainHTTP: true"
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{two + "}\n", 0o644, ""},
+		{two + ", auth: {username: u, password: s3cret}}\n", 0o600, ""},
+		{two + ", auth: {username: u, password: s3cret}}\n", 0o640, "chmod 600"},
+		{two + ", auth: {identityToken: s3cret}}\n", 0o644, "chmod 600"},
+		{two + ", auth: {user: s3cret}}\n", 0o600, `unknown field "user"`},
+		{"registries:\n  docker.io:\n    mirror: [https://m.example.com]\n", 0o600, "mirror"},
+		{"registries:\n  docker.io:\n    mirrors: [m.example.com]\n", 0o600, "not like https://"},
+		{"registries:\n  docker.io:\n    mirrors: [https://m.example.com/../x]\n", 0o600, "not like https://"},
+		{"registries:\n  docker.io:\n    mirrors: [\"https://m.example.com/a?b\"]\n", 0o600, "not like https://"},
+		{"registries:\n  https://docker.io: {}\n", 0o600, "is no registry"},
+		{"- a\n", 0o600, "cannot unmarshal"},
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(path, []byte(c.text), c.mode), os.Chmod(path, c.mode)); err != nil {
 			t.Fatal(err)
 		}
 		hosts, err := ReadFile(path)
-		if want == "" && (err != nil || len(hosts) != 2 || !hosts["r:5000"].PlainHTTP) ||
-			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %+v, %v", text, hosts, err)
+		if c.want == "" && (err != nil || len(hosts) != 2 || !hosts["r:5000"].PlainHTTP) ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %+v, %v", c.text, hosts, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the secret is in %v", err)
 		}
 	}
 }
