@@ -304,6 +304,59 @@ func TestRangesDoTheSame(t *testing.T) {
 	}
 }
 
+// Ranges judge claims in the same way, in the same words. spec: OBJ-3
+func TestRangesOfClaimsDoTheSame(t *testing.T) {
+	r := random(t)
+	refused := 0
+	storage := func() v1.ResourceList {
+		l := v1.ResourceList{}
+		for range r.IntN(3) {
+			for name, q := range amounts(pick(r, []string{"storage", "storage", "example.com/iops"}),
+				pick(r, []string{"0", "1", "500m", "64Mi", "1Gi", "1G", "2Gi", "9000000000000000000"})) {
+				l[name] = q
+			}
+		}
+		return l
+	}
+	for range *count {
+		k, rng := &v1.PersistentVolumeClaim{ObjectMeta: meta("c")}, &v1.LimitRange{ObjectMeta: meta("r")}
+		k.Spec.Resources.Requests = storage()
+		for range 1 + r.IntN(2) {
+			rng.Spec.Limits = append(rng.Spec.Limits, v1.LimitRangeItem{
+				Type: pick(r, []v1.LimitType{"PersistentVolumeClaim", "PersistentVolumeClaim", "Pod", "Container"}),
+				Min:  storage(), Max: storage(),
+			})
+		}
+		mine, err := ours(k, &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranged, err := ours(rng, &corev1.LimitRange{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var theirs core.PersistentVolumeClaim
+		err = corev1conversion.Convert_v1_PersistentVolumeClaim_To_core_PersistentVolumeClaim(k, &theirs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := "", ""
+		if err := limitranger.PersistentVolumeClaimValidateLimitFunc(rng, &theirs); err != nil {
+			want = err.Error()
+		}
+		if err := limits.Check(mine, ranged); err != nil {
+			_, got, _ = strings.Cut(apierrors.From(err).Status().GetMessage(), " is forbidden: ")
+			refused++
+		}
+		if !slices.Equal(faultsOf(want), faultsOf(got)) {
+			t.Fatalf("%v\n%v\nKubernetes %s\nMonoplane  %s", k.Spec.Resources, rng.Spec, want, got)
+		}
+	}
+	if *count >= 100 && (refused < *count/10 || refused > *count*99/100) {
+		t.Errorf("%d of %d were refused", refused, *count)
+	}
+}
+
 func hugeWhole(k *v1.Pod) bool {
 	if k.Spec.Resources == nil {
 		return false
