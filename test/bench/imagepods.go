@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/runtime/ocinode"
@@ -59,8 +61,29 @@ func imagePods(ctx context.Context, e *env, p *process) (err error) {
 	if err := removeAll(ctx, c); err != nil {
 		return err
 	}
-	_, err = together(ctx, e, c, watch, seen, "pods of an image", 6, imagePod)
-	return err
+	n, err := together(ctx, e, c, watch, seen, "pods of an image", 6, imagePod)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	children, err := privateOfChildren(fmt.Sprint(p.cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	if len(children) < n {
+		return fmt.Errorf("%d pods run, and the server has %d children", n, len(children))
+	}
+	// What the server holds for a pod is in the rows of idle pods without images.
+	largest := slices.Max(children)
+	e.print(row{name: "  private memory of a shim of an idle one, median", measured: fmt.Sprintf("%.2f MB",
+		median(children))})
+	e.print(row{name: "  private memory of a shim, the largest", measured: fmt.Sprintf("%.2f MB", largest),
+		target: "<= 3 MB", met: largest <= 3})
+	return nil
 }
 
 // imagePod is a pod of an image that the node has.

@@ -74,7 +74,7 @@ func (m *machine) close(ctx context.Context) error {
 }
 
 // benchRootPods compares pods as they are as root, whose pieces are those of the link out of the machine, with the
-// bare pair.
+// bare pair: by their addresses, and by a cluster IP among many.
 func benchRootPods(e *env, rounds int, size int64, mtu int, bare func(int) (float64, error)) error {
 	dir, err := e.tempDir()
 	if err != nil {
@@ -88,12 +88,21 @@ func benchRootPods(e *env, rounds int, size int64, mtu int, bare func(int) (floa
 	if _, err := ns.do(inOrder{Machine: dir, MTU: mtu, Segment: usualSegment}); err != nil {
 		return fmt.Errorf("pods as root: %w", err)
 	}
-	p, err := paired(rounds, func(int) (float64, error) {
-		return ns.do(inOrder{Send: benchPodB + benchPort, Bytes: size})
-	}, bare)
-	if err != nil {
-		return err
+	count := e.size(manyServices)
+	if _, err := ns.do(inOrder{Services: count}); err != nil {
+		return fmt.Errorf("services as root: %w", err)
 	}
-	e.gigabits("pod to pod in pieces of 64 KiB, as root", p, "bare veth pair", 0.9)
+	for _, way := range []struct{ name, to string }{
+		{"pod to pod in pieces of 64 KiB, as root", benchPodB},
+		{fmt.Sprintf("  the same by a cluster IP, among %d", count), benchClusterIP(0)},
+	} {
+		p, err := paired(rounds, func(int) (float64, error) {
+			return ns.do(inOrder{Send: way.to + benchPort, Bytes: size})
+		}, bare)
+		if err != nil {
+			return err
+		}
+		e.gigabits(way.name, p, "bare veth pair", 0.9)
+	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/nodeagent/runtime/ocinode"
 )
 
 // settle is how long memory and processor time are watched; the garbage collector needs a moment to give
@@ -17,31 +19,29 @@ const settle = 30 * time.Second
 
 // benchMemory measures resident memory and idle processor time.
 func benchMemory(ctx context.Context, e *env) error {
+	for _, kind := range []struct {
+		name    string
+		runtime []string
+	}{
+		{"", nil},
+		{", with images and the pod network", []string{"--runtime", "oci"}},
+	} {
+		if err := benchIdleServer(ctx, e, kind.name, kind.runtime); err != nil {
+			return err
+		}
+	}
 	dir, err := e.tempDir()
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(ctx, e, dir)
+	nodes, pods := e.size(1000), e.size(10000)
+	args := []string{"--runtime", "fake", "--nodes", fmt.Sprint(nodes)}
+	p, err := startProcess(ctx, e, dir, args...)
 	if err != nil {
 		return err
 	}
-	mb, share, err := idle(ctx, p)
-	if err = errors.Join(err, p.stop()); err != nil {
-		return err
-	}
-	e.print(row{name: "memory, idle", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 64 MB", met: mb <= 64})
-	e.print(row{name: "idle CPU", measured: fmt.Sprintf("%.1f %%", share*100), target: "<= 0.5 %", met: share <= 0.005})
-
-	if dir, err = e.tempDir(); err != nil {
-		return err
-	}
-	nodes, pods := e.size(1000), e.size(10000)
-	args := []string{"--runtime", "fake", "--nodes", fmt.Sprint(nodes)}
-	if p, err = startProcess(ctx, e, dir, args...); err != nil {
-		return err
-	}
-	err = runPods(ctx, p, pods)
-	if err == nil {
+	mb, share := 0.0, 0.0
+	if err = runPods(ctx, p, pods); err == nil {
 		mb, _, err = idle(ctx, p)
 	}
 	if err = errors.Join(err, p.stop()); err != nil {
@@ -60,6 +60,34 @@ func benchMemory(ctx context.Context, e *env) error {
 	e.print(row{name: "  the same after a restart", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB",
 		met: mb <= 250})
 	return idleControllers(ctx, e, dir, args, mb, share)
+}
+
+// benchIdleServer measures a server without pods, and the processes that it has.
+func benchIdleServer(ctx context.Context, e *env, name string, runtime []string) error {
+	if err := ocinode.Check(); runtime != nil && err != nil {
+		fmt.Printf("idle%s: skipped, %v\n", name, err)
+		return nil
+	}
+	dir, err := e.tempDir()
+	if err != nil {
+		return err
+	}
+	p, err := startProcess(ctx, e, dir, append(runtime, "--image-dir", filepath.Join(dir, "images"))...)
+	if err != nil {
+		return err
+	}
+	mb, share, err := idle(ctx, p)
+	children, childrenErr := privateOfChildren(fmt.Sprint(p.cmd.Process.Pid))
+	if err = errors.Join(err, childrenErr, p.down()); err != nil {
+		return err
+	}
+	for _, child := range children {
+		mb += child
+	}
+	e.print(row{name: "memory, idle" + name, measured: fmt.Sprintf("%.0f MB", mb), target: "<= 64 MB", met: mb <= 64})
+	e.print(row{name: "idle CPU" + name, measured: fmt.Sprintf("%.1f %%", share*100), target: "<= 0.5 %",
+		met: share <= 0.005})
+	return nil
 }
 
 // idleControllers measures what all controllers hold and use when nothing happens to the pods that are in dir: what a

@@ -167,6 +167,8 @@ type inOrder struct {
 	// Machine is the directory of a node namespace that is opened as root, with pods whose links have MTU and Segment.
 	// What is sent afterwards goes from one of the pods.
 	Machine string
+	// Services is how many the machine gets beside one of the other pod.
+	Services int
 }
 
 type inAnswer struct {
@@ -258,6 +260,8 @@ func (a *inAnswer) carryOut(ctx context.Context, m *machine, o inOrder) (err err
 	switch {
 	case o.Machine != "":
 		err = m.open(ctx, o.Machine, o.MTU, o.Segment)
+	case o.Services > 0:
+		_, err = applyServices(ctx, m.node, o.Services)
 	case o.Send != "" && m.node != nil:
 		a.Rate, err = m.pods[0].do(o)
 	case o.Serve != "":

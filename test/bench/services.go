@@ -28,17 +28,9 @@ func benchServices(
 	ctx context.Context, e *env, n *nodens.Namespace, rounds int, send func(to string) func(int) (float64, error),
 	bare func(int) (float64, error),
 ) error {
-	applier, err := services.NewApplier(services.Config{NFTables: n.NFTables, Netfilter: n.Netfilter,
-		Inside: []netip.Prefix{netip.MustParsePrefix(benchPods)}})
-	if err != nil {
-		return err
-	}
 	count := e.size(manyServices)
-	all := make([]services.Change, 0, count+1)
-	for i := range count + 1 {
-		all = append(all, benchService(i, benchPodB))
-	}
-	if err := applier.Apply(ctx, all); err != nil {
+	applier, err := applyServices(ctx, n, count)
+	if err != nil {
 		return err
 	}
 	p, err := paired(rounds, send(benchClusterIP(0)+benchPort), bare)
@@ -61,6 +53,20 @@ func benchServices(
 	e.print(row{name: fmt.Sprintf("change of a Service among %d", count), measured: fmt.Sprintf("%.1f ms", ms(middle)),
 		target: fmt.Sprintf("<= %.0f ms", ms(mostUpdate)), met: middle <= mostUpdate})
 	return nil
+}
+
+// applyServices makes one Service of the second pod, and count beside it.
+func applyServices(ctx context.Context, n *nodens.Namespace, count int) (*services.Applier, error) {
+	applier, err := services.NewApplier(services.Config{NFTables: n.NFTables, Netfilter: n.Netfilter,
+		Inside: []netip.Prefix{netip.MustParsePrefix(benchPods)}})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]services.Change, 0, count+1)
+	for i := range count + 1 {
+		all = append(all, benchService(i, benchPodB))
+	}
+	return applier, applier.Apply(ctx, all)
 }
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
