@@ -7,15 +7,26 @@ import (
 	"testing"
 )
 
-// TestRootPolicies isolates pods of images: what a policy does not let through is refused, by address and by Service,
-// for pods that were there and for those that come, while the server is dead and after it has come back. The machine
-// reaches its pods always.
+// TestRootPolicies isolates pods of images, as root and as a user who is not: what a policy does not let through is
+// refused, by address and by Service, for pods that were there and for those that come, while the server is dead and
+// after it has come back. The machine reaches its pods always.
 //
 // spec: NET-1
 func TestRootPolicies(t *testing.T) {
-	m := newMachine(t)
-	u := m.imageCluster(t)
-	u.begin(t)
+	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.uid = uid
+			u := m.imageCluster(t)
+			u.begin(t)
+			policies(t, m, u)
+			u.down(t)
+		})
+	}
+}
+
+func policies(t *testing.T, m *machine, u *imageCluster) {
+	t.Helper()
 	k := u.kubectl(t)
 	apply := func(manifest string) {
 		t.Helper()
@@ -64,9 +75,20 @@ func TestRootPolicies(t *testing.T) {
 	for ip := range strings.FieldsSeq(k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}")) {
 		becomes(ip+" 8080", refused)
 	}
+	// The client goes on trying while nobody is there to refuse it but the kernel.
+	_, code := k.run(t, "", "exec", "client", "--", "sh", "-c", "while :; do echo | nc -w 5 "+address+
+		" 8080; echo tried; sleep 0.1; done >/tmp/tries 2>&1 </dev/null &")
+	if code != 0 {
+		t.Fatal("the client does not begin to try")
+	}
+	tries := func() string { return k.ok(t, "exec client -- cat /tmp/tries") }
+	eventually(t, "the client tries", func() (bool, string) { all := tries(); return strings.Contains(all, "tried"), all })
 	u.now.kill(t)
 	u.begin(t)
 	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	if all := tries(); strings.Contains(all, through) {
+		t.Errorf("the pod was let through while the server was dead or began: %s", all)
+	}
 	everywhere(refused)
 	k.ok(t, "delete networkpolicy web")
 	everywhere(through)
