@@ -133,8 +133,7 @@ test-root: build kubectl act ## Run the tests that need root (cgroups, other use
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
 	  ./nodeagent/runtime/host
-	cd test && go test -vet=off -tags rootonly -timeout 40m -run Root ./e2e ./crash
-	cd test && go test -vet=off -tags rootonly -short -timeout 20m -run Root ./cridiff
+	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
 .PHONY: test-vm
 test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=group ONLY=test MINUTES=180); as root
