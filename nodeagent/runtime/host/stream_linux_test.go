@@ -137,14 +137,19 @@ while read line; do echo "got $line"; stty size; done; exit 3`)
 // spec: CTR-9, SAFE-4
 func TestExecLongAfterTheStart(t *testing.T) {
 	n := newNode(t)
+	ids := map[string]string{}
 	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
-		id := n.create(sb, script(name, "exec sleep 1000"))
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
+		ids[name] = n.create(sb, script(name, "exec sleep 1000"))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, id := range ids {
 		if _, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 			t.Fatal(err)
 		}
-		<-ctx.Done()
+	}
+	<-ctx.Done()
+	for name, id := range ids {
 		if code, err := n.ExecStream(t.Context(), execOf(id, "exit 3"), stream.Streams{In: zeros{}, Out: io.Discard,
 			Err: io.Discard}); err != nil || code != 3 {
 			t.Errorf("%s: code %d, %v", name, code, err)
