@@ -66,10 +66,10 @@ $(BIN)/oldest/kubectl: tools/kubectl/oldest.mod tools/kubectl/main.go
 .PHONY: oldest
 oldest: build kubectl $(BIN)/kubernetes $(BIN)/oldest/kubectl ## Run the conformance with the oldest kubectl, against Kubernetes and then against Monoplane
 	rm -rf $(BIN)/oldest/testdata && cp -r test/conformance/testdata $(BIN)/oldest/
-	cd test && go test -count=1 ./conformance -run '^TestConformance$$' -client $(BIN)/oldest -data $(BIN)/oldest/testdata \
-	  -golden $(BIN)/kubernetes
-	cd test && go test -count=1 ./conformance -run '^TestConformance$$' -client $(BIN)/oldest -data $(BIN)/oldest/testdata \
-	  -accept
+	cd test && go test -count=1 -timeout 1h ./conformance -run '^TestConformance$$' -client $(BIN)/oldest \
+	  -data $(BIN)/oldest/testdata -golden $(BIN)/kubernetes
+	cd test && go test -count=1 -timeout 1h ./conformance -run '^TestConformance$$' -client $(BIN)/oldest \
+	  -data $(BIN)/oldest/testdata -accept
 
 .PHONY: helm
 helm: $(BIN)/helm $(BIN)/helm3 ## Build the unmodified Helm, version 4 and version 3 (helm3), into bin/
@@ -87,11 +87,11 @@ $(BIN)/kubernetes: tools/kubernetes/go.mod tools/kubernetes/main.go
 
 .PHONY: golden
 golden: kubectl $(BIN)/kubernetes ## Write what kubectl prints against Kubernetes' own API server to test/conformance
-	cd test && go test -count=1 ./conformance -golden $(BIN)/kubernetes
+	cd test && go test -count=1 -timeout 1h ./conformance -golden $(BIN)/kubernetes
 
 .PHONY: charts
 charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts with Helm, and compare with Kubernetes
-	cd test && go test -count=1 -v -run '^TestHelm$$' ./conformance -helm
+	cd test && go test -count=1 -timeout 1h -v -run '^TestHelm$$' ./conformance -helm
 
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
