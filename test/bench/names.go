@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -14,10 +15,13 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/nodeagent/network/dns"
+	"monoplane.dev/nodeagent/network/nodens"
 )
 
 const (
 	benchName = "web.shop.svc.cluster.local."
+	// benchResolver is where pods ask.
+	benchResolver = "10.212.255.10"
 	// askers is how many ask at the same time, each one question after the other.
 	askers = 16
 	// leastAnswers a second, and the longest time that one may take.
@@ -30,16 +34,7 @@ const (
 func benchNames(ctx context.Context, e *env) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	zone := dns.NewZone("cluster.local")
-	zone.SetNamespace("shop", true)
-	for i := range e.size(manyServices) {
-		zone.Set(&corev1.Service{Metadata: &metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i)},
-			Spec: &corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: benchClusterIP(i + 1)}}, nil)
-	}
-	zone.Set(&corev1.Service{Metadata: &metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-		Spec: &corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: benchClusterIP(0)}}, nil)
-	zone.Open()
-	server, err := dns.NewServer(dns.Config{Zone: zone})
+	server, err := benchServer(e)
 	if err != nil {
 		return err
 	}
@@ -93,6 +88,58 @@ func benchNames(ctx context.Context, e *env) error {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		return err
 	}
+	return nil
+}
+
+// benchServer is the cluster's DNS, which knows many Services.
+func benchServer(e *env) (*dns.Server, error) {
+	zone := dns.NewZone("cluster.local")
+	zone.SetNamespace("shop", true)
+	for i := range e.size(manyServices) {
+		zone.Set(&corev1.Service{Metadata: &metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i)},
+			Spec: &corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: benchClusterIP(i + 1)}}, nil)
+	}
+	zone.Set(&corev1.Service{Metadata: &metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: &corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: benchClusterIP(0)}}, nil)
+	zone.Open()
+	return dns.NewServer(dns.Config{Zone: zone})
+}
+
+// benchPodNames has a pod ask the cluster's DNS, which listens in the node namespace, as it does for pods.
+func benchPodNames(ctx context.Context, e *env, n *nodens.Namespace, pod *inNamespace) (err error) {
+	server, err := benchServer(e)
+	if err != nil {
+		return err
+	}
+	at := netip.MustParseAddrPort(benchResolver + ":53")
+	if err := n.AddAddresses(ctx, at.Addr()); err != nil {
+		return err
+	}
+	socket, err := n.ListenPacket(ctx, at)
+	if err != nil {
+		return err
+	}
+	serving, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(serving, []net.PacketConn{socket}, nil) }()
+	defer func() {
+		cancel()
+		if end := <-done; !errors.Is(end, context.Canceled) {
+			err = errors.Join(err, end)
+		}
+	}()
+	many, err := pod.do(inOrder{Ask: at.String(), Questions: e.size(100_000)})
+	if err != nil {
+		return err
+	}
+	e.print(row{name: "answers of the cluster's DNS to a pod", measured: perSecond(many),
+		target: ">= " + perSecond(leastAnswers), met: many >= leastAnswers})
+	worst, err := pod.do(inOrder{Ask: at.String(), Questions: e.size(20_000), Alone: true})
+	if err != nil {
+		return err
+	}
+	e.print(row{name: "an answer of the cluster's DNS to a pod (p99)", measured: fmt.Sprintf("%.3f ms", worst*1e3),
+		target: fmt.Sprintf("< %.0f ms", ms(mostLatency)), met: worst < mostLatency.Seconds()})
 	return nil
 }
 

@@ -110,6 +110,9 @@ func benchNetwork(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if err := benchPodNames(ctx, e, n, a); err != nil {
+		return err
+	}
 	// Somewhere else is this machine: an address of its own, but not its loopback, which pods have themselves.
 	machine := ""
 	if addrs, err := net.InterfaceAddrs(); err == nil {
@@ -159,9 +162,14 @@ type inOrder struct {
 	Serve string // An address to receive on.
 	Send  string // An address to send Bytes to.
 	Bytes int64
-	Peer  int // A process to whose namespace a veth is to lead.
-	MTU   int
-	Up    bool // The end of a veth that another has made.
+	// Ask is a server of names that is asked so many Questions by several at the same time, or by one Alone, who tells
+	// the 99th percentile in seconds.
+	Ask       string
+	Questions int
+	Alone     bool
+	Peer      int // A process to whose namespace a veth is to lead.
+	MTU       int
+	Up        bool // The end of a veth that another has made.
 	// Segment sets in how large pieces a pod hands on connections, where the kernel can.
 	Segment int
 	// Machine is the directory of a node namespace that is opened as root, with pods whose links have MTU and Segment.
@@ -216,7 +224,7 @@ func (p *inNamespace) close() {
 	_ = p.cmd.Wait()
 }
 
-// do returns bytes a second, where something was sent.
+// do returns bytes or answers a second, where something was sent or asked.
 func (p *inNamespace) do(o inOrder) (float64, error) {
 	if err := json.NewEncoder(p.in).Encode(o); err != nil {
 		return 0, err
@@ -266,6 +274,12 @@ func (a *inAnswer) carryOut(ctx context.Context, m *machine, o inOrder) (err err
 		a.Rate, err = m.pods[0].do(o)
 	case o.Serve != "":
 		_, err = sink(o.Serve)
+	case o.Ask != "" && o.Alone:
+		var worst time.Duration
+		_, worst, err = latency(o.Ask, o.Questions)
+		a.Rate = worst.Seconds()
+	case o.Ask != "":
+		a.Rate, err = askMany(o.Ask, o.Questions)
 	case o.Send != "":
 		a.Rate, err = sendBytes(o.Send, o.Bytes)
 	case o.Peer != 0:
