@@ -101,7 +101,7 @@ func (r *run) inject(ctx context.Context, c *client.Client, s *server, f fault) 
 	case killMaker:
 		found, err = r.killMakers(ctx, f)
 	case starve:
-		found = r.starve(ctx, s, f)
+		found, err = r.starve(ctx, s, f)
 	}
 	if found && err == nil {
 		r.counts[f.Kind]++

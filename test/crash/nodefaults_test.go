@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,24 +73,61 @@ func (r *run) killMakers(ctx context.Context, f fault) (found bool, err error) {
 }
 
 // starve leaves the server as many descriptors as it has open, and gives it back what it had later.
-func (r *run) starve(ctx context.Context, s *server, f fault) (found bool) {
+func (r *run) starve(ctx context.Context, s *server, f fault) (found bool, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID))
 	if err != nil || s.ended() {
-		return false
+		return false, nil //nolint:nilerr // it has ended
 	}
-	var had unix.Rlimit
-	if unix.Prlimit(s.PID, unix.RLIMIT_NOFILE, nil, &had) != nil {
-		return false
-	}
-	few := unix.Rlimit{Cur: uint64(len(open)), Max: had.Max}
-	if unix.Prlimit(s.PID, unix.RLIMIT_NOFILE, &few, nil) != nil {
-		return false
+	had, err := setDescriptors(s.PID, strconv.Itoa(len(open)))
+	if err != nil {
+		if s.ended() {
+			return false, nil
+		}
+		return false, err
 	}
 	r.background.Go(func() {
 		pause(ctx, min(f.For, 2*time.Second))
 		if !s.ended() {
-			_ = unix.Prlimit(s.PID, unix.RLIMIT_NOFILE, &had, nil) // it may have ended
+			_, _ = setDescriptors(s.PID, had) // it may have ended
 		}
 	})
-	return true
+	return true, nil
+}
+
+// setDescriptors sets how many descriptors a process may have open, and returns how many it might before. It does so
+// as the user of the process, since even root may lack what it takes to change the limits of others.
+func setDescriptors(pid int, most string) (before string, err error) {
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	limits, err := field(proc+"limits", "Max open files")
+	if err != nil {
+		return "", err
+	}
+	user, err := field(proc+"status", "Uid:")
+	if err != nil {
+		return "", err
+	}
+	uid, err := strconv.ParseUint(user, 10, 32)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--nofile="+most+":")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w: %s", cmd, err, out)
+	}
+	return limits, nil
+}
+
+// field returns the first word after a name at the beginning of a line.
+func field(file, name string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && strings.TrimSpace(rest) != "" {
+			return strings.Fields(rest)[0], nil
+		}
+	}
+	return "", fmt.Errorf("%s says nothing of %s", file, name)
 }
