@@ -404,8 +404,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// A mirror that keeps what it mirrors below a path is asked there, as whom its own entry says, and never as whoever asks
-// the registry.
+// A mirror that keeps what it mirrors below a path is asked there, as whom its own entry says, and never as whoever
+// asks the registry.
 func TestMirrorWithPathAndCredentials(t *testing.T) {
 	const user, password = "robot", "s3cret-of-the-mirror"
 	var guarded atomic.Bool

@@ -40,7 +40,7 @@ func benchMemory(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	mb, share := 0.0, 0.0
+	var mb, share float64
 	if err = runPods(ctx, p, pods); err == nil {
 		mb, _, err = idle(ctx, p)
 	}

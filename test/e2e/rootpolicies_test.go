@@ -82,7 +82,10 @@ func policies(t *testing.T, m *machine, u *imageCluster) {
 		t.Fatal("the client does not begin to try")
 	}
 	tries := func() string { return k.ok(t, "exec client -- cat /tmp/tries") }
-	eventually(t, "the client tries", func() (bool, string) { all := tries(); return strings.Contains(all, "tried"), all })
+	eventually(t, "the client tries", func() (bool, string) {
+		all := tries()
+		return strings.Contains(all, "tried"), all
+	})
 	u.now.kill(t)
 	u.begin(t)
 	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
