@@ -4,6 +4,7 @@ package images_test
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -51,6 +52,9 @@ func overlay(t *testing.T, root images.Root, do func(dir string)) {
 	}
 }
 
+// attribute is an extended attribute that files of the layers may have.
+const attribute = "user.monoplane-test"
+
 // tree describes what is in a directory, each file in a line.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -69,6 +73,12 @@ func tree(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		line := fmt.Sprintf("mode %o, owner %d:%d", s.Mode, s.Uid, s.Gid)
+		value := make([]byte, 100)
+		if n, err := unix.Lgetxattr(p, attribute, value); err == nil {
+			line += fmt.Sprintf(", attribute %q", value[:n])
+		} else if !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EPERM) { // links have none of users
+			return fmt.Errorf("attribute of %s: %w", name, err)
+		}
 		switch s.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			b, err := os.ReadFile(p)
@@ -115,7 +125,12 @@ func TestRootOverlayIsLikeCopy(t *testing.T) {
 	// lower are what the layers below have; only that is removed, as tools do.
 	random := func(lower []string) entry {
 		n := name()
-		owner := func(h *tar.Header) { h.Uid, h.Gid, h.Mode = r.IntN(3), r.IntN(3), 0o600|int64(r.IntN(0o200)) }
+		owner := func(h *tar.Header) {
+			h.Uid, h.Gid, h.Mode = r.IntN(3), r.IntN(3), 0o600|int64(r.IntN(0o200))
+			if v := r.IntN(4); v > 0 {
+				h.PAXRecords = map[string]string{"SCHILY.xattr." + attribute: fmt.Sprint(v)}
+			}
+		}
 		switch r.IntN(8) {
 		case 0:
 			return dir(n, 0o700|int64(r.IntN(0o100)))
@@ -133,6 +148,7 @@ func TestRootOverlayIsLikeCopy(t *testing.T) {
 			return file(n, fmt.Sprint(r.IntN(1000)), owner)
 		}
 	}
+	attributes := 0
 	for i := range 40 {
 		var layers []v1.Layer
 		var lower []string
@@ -166,6 +182,9 @@ func TestRootOverlayIsLikeCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := tree(t, copied.Copied)
+		for _, line := range want {
+			attributes += strings.Count(line, "attribute")
+		}
 		overlay(t, stacked, func(dir string) {
 			got := tree(t, dir)
 			for _, p := range slices.Sorted(maps.Keys(union(got, want))) {
@@ -174,6 +193,9 @@ func TestRootOverlayIsLikeCopy(t *testing.T) {
 				}
 			}
 		})
+	}
+	if attributes == 0 {
+		t.Error("no file has an extended attribute")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -25,7 +26,23 @@ func benchStart(ctx context.Context, e *env) error {
 			return err
 		}
 	}
+	if err := binarySize(e); err != nil {
+		return err
+	}
 	return benchRestart(ctx, e)
+}
+
+// binarySize prints what a user has to download.
+func binarySize(e *env) error {
+	info, err := os.Stat(e.binary)
+	if err != nil {
+		return err
+	}
+	const most = 75
+	mb := float64(info.Size()) / 1e6
+	e.print(row{name: "the binary", measured: fmt.Sprintf("%.1f MB", mb), target: fmt.Sprintf("<= %d MB", most),
+		met: mb <= most})
+	return nil
 }
 
 func coldStart(ctx context.Context, e *env, name string, runtime []string) error {

@@ -19,7 +19,8 @@ import (
 
 // TestRootConnectionsLiveOn kills the server while connections of a pod are in use, and starts it again: those to
 // another pod and to a Service go on all the time, and so does one to another machine where the kernel forwards it.
-// Without root, that one ends with the process that it goes through. The other machine sees the address of the pods'.
+// Without root, that one ends with the process that it goes through. So does, as root too, one from another machine to
+// a node port, which can be had again afterwards. The other machine sees the address of the pods'.
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {
@@ -38,7 +39,9 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 		elsewhere, from := far.echo(t)
 		outside := begin(elsewhere)
 		forwarded := m.uid == 0
-		goOn(t, pod, service, outside)
+		node := "192.0.2.1:" + k.ok(t, "get service echo -o jsonpath={.spec.ports[0].nodePort}")
+		inside := newTalk(t, far.network(), node)
+		goOn(t, pod, service, outside, inside)
 		ping := func() string {
 			out, _ := k.run(t, "", "exec", "client", "--", "busybox", "ping", "-c1", "-W5", "192.0.2.2")
 			return out
@@ -54,12 +57,13 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 			goOn(t, pod, service)
 			outside.ends(t)
 		}
+		inside.ends(t)
 		u.begin(t)
 		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=60s")
 		if !forwarded {
 			outside = begin(elsewhere)
 		}
-		goOn(t, pod, service, outside)
+		goOn(t, pod, service, outside, newTalk(t, far.network(), node))
 		for address := range from() {
 			if address != "192.0.2.1" {
 				t.Errorf("elsewhere a pod is seen as %s; want the machine's address", address)
@@ -190,6 +194,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: echo}
 spec:
+  type: NodePort
   selector: {app: echo}
   ports: [{port: 80, targetPort: 8080}]
 ---

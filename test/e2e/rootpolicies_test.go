@@ -13,16 +13,12 @@ import (
 //
 // spec: NET-1
 func TestRootPolicies(t *testing.T) {
-	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.uid = uid
-			u := m.imageCluster(t)
-			u.begin(t)
-			policies(t, m, u)
-			u.down(t)
-		})
-	}
+	rootAndUser(t, func(t *testing.T, m *machine) {
+		u := m.imageCluster(t)
+		u.begin(t)
+		policies(t, m, u)
+		u.down(t)
+	})
 }
 
 func policies(t *testing.T, m *machine, u *imageCluster) {

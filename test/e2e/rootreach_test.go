@@ -5,14 +5,17 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 )
 
 // TestRootReach follows what pods of images reach, and who reaches them, beyond Services by their own address, as root
 // and as a user who is not: the API, which they know by the mounted certificate and which knows them by the mounted
 // token; ports elsewhere that refuse; addresses that somebody leads to the node (externalIPs); ports of the machine
-// (hostPort); and what policies leave of all that.
+// (hostPort); what policies leave of all that; and how fast they may send (kubernetes.io/egress-bandwidth).
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootReach(t *testing.T) {
@@ -60,6 +63,21 @@ func TestRootReach(t *testing.T) {
 			}
 			not := func(is func() (bool, string)) func() (bool, string) {
 				return func() (bool, string) { yes, out := is(); return !yes, out }
+			}
+
+			bounds, err := inNetwork(u.podNetwork(t, "client"), func() ([]netlink.Qdisc, error) {
+				link, err := netlink.LinkByName("eth0")
+				if err != nil {
+					return nil, err
+				}
+				return netlink.QdiscList(link)
+			})
+			bounded := slices.ContainsFunc(bounds, func(q netlink.Qdisc) bool {
+				tbf, ok := q.(*netlink.Tbf)
+				return ok && tbf.Rate == 100_000_000 // bytes a second
+			})
+			if err != nil || !bounded {
+				t.Errorf("a pod may send %v, %v; want 800 Mbit/s", bounds, err)
 			}
 
 			// The API, by address and by name, whose certificate is checked.
@@ -136,7 +154,7 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: client}
+metadata: {name: client, annotations: {kubernetes.io/egress-bandwidth: 800M}}
 spec:
   terminationGracePeriodSeconds: 1
   containers:

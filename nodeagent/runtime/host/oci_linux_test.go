@@ -343,8 +343,11 @@ func TestRootImageSharedProcesses(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 	looks := n.run(made.GetPodSandboxId(), shared("looks",
-		"ls /proc/1/root/ | wc -l; ls /proc/1/fd | wc -l; grep Cap /proc/1/status; ps | grep -c 'sleep 100[0]'; kill -9 1; "+
-			"echo >/proc/1/exe; cat /proc/1/environ; echo end"))
+		"echo files $(ls /proc/1/root/ | wc -l); grep Cap /proc/1/status; echo left $(ps | grep -c 'sleep 100[0]'); "+
+			// Whose parent has ended becomes a child of process 1, which has to ask for its end.
+			"p=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); echo child of $(awk '/PPid/{print $2}' /proc/$p/status); "+
+			"for i in $(seq 6000); do [ -d /proc/$p ] || { echo reaped; break; }; sleep 0.01; done; "+
+			"kill -9 1; echo >/proc/1/exe; cat /proc/1/environ; echo; echo end"))
 	n.wait(looks)
 	text := n.logText(looks)
 	// It is nobody's whom the runtime could find by the containers: it ends with the shim.
@@ -353,8 +356,13 @@ func TestRootImageSharedProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "process 1 ends with the shim", func() bool { return !exists("/proc/" + first) })
-	if !strings.Contains(text, "stdout F 0\n") || strings.Contains(text, "HOME") || !strings.Contains(text, "end") {
-		t.Errorf("it sees %s", text)
+	for _, line := range []string{"files 0", "left 0", "child of 1", "reaped", "end"} {
+		if !strings.Contains(text, "stdout F "+line+"\n") {
+			t.Errorf("it does not say %q", line)
+		}
+	}
+	if strings.Contains(text, "HOME") {
+		t.Error("it sees the environment of process 1")
 	}
 	for _, line := range strings.Split(text, "\n") {
 		if strings.Contains(line, "Cap") && !strings.Contains(line, "0000000000000000") {

@@ -89,7 +89,7 @@ func TestPauseBetweenClockAndFork(t *testing.T) {
 			case err := <-traced:
 				t.Skip("no process can be traced: ", err)
 			}
-			for within, attempt := 100*time.Millisecond, uint32(0); ; within, attempt = 2*within, attempt+1 {
+			for within, attempt := time.Second, uint32(0); ; within, attempt = 2*within, attempt+1 {
 				config := containerConfig("c", "/bin/sh", "-c", "echo $$ >> "+file+"; exec sleep 1000")
 				config.Metadata.Attempt = attempt
 				id = n.create(sb, config)

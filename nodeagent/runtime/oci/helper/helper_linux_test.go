@@ -3,6 +3,7 @@ package helper_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,11 +12,14 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
 )
 
-// Many ask for the helper at once, and all get the same one, once it has been unpacked.
+// Many ask for the helper at once, and all get the same one, once it has been unpacked. Nobody can change it, or take
+// away what keeps it from being changed.
 func TestProgram(t *testing.T) {
 	if _, err := new(helper.Program).File(); errors.Is(err, helper.ErrMissing) {
 		t.Skip(err)
@@ -41,6 +45,18 @@ func TestProgram(t *testing.T) {
 	}
 	if _, err := all[0].ReadAt(magic[:], 0); err != nil || string(magic[:]) != "\x7fELF" {
 		t.Errorf("the helper begins with %q, %v", magic, err)
+	}
+	const sealed = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if seals, err := unix.FcntlInt(all[0].Fd(), unix.F_GET_SEALS, 0); err != nil || seals != sealed {
+		t.Errorf("the helper has the seals %#x, %v, not %#x", seals, err, sealed)
+	}
+	again, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", all[0].Fd()), os.O_RDWR, 0)
+	if err == nil {
+		_, err = again.WriteAt(magic[:], 0)
+		again.Close()
+	}
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ETXTBSY) {
+		t.Errorf("the helper is written to: %v", err)
 	}
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/client/inproc"
+)
+
+// Who subscribes is told of each step of sandboxes and containers, in order, with the state after it, and of the end
+// of the runtime.
+//
+// spec: CTR-4
+func TestEvents(t *testing.T) {
+	n := newNode(t)
+	s := inproc.NewServer(nil, nil)
+	runtimeapi.RegisterRuntimeServiceServer(s, n.Runtime)
+	defer s.Stop()
+	c := runtimeapi.NewRuntimeServiceClient(s.Conn())
+	stream, err := c.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Header(); err != nil { // from here on nothing is missed
+		t.Fatal(err)
+	}
+	sb := n.sandbox("pod")
+	id := n.run(sb, containerConfig("main", "/bin/sh", "-c", "exit 3"))
+	n.wait(id)
+	if err := n.remove(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	names := strings.NewReplacer(sb, "sandbox", id, "container", "CONTAINER_", "", "_EVENT", "")
+	var got []string
+	for len(got) == 0 || got[len(got)-1] != "sandbox DELETED" {
+		ev, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		got = append(got, names.Replace(fmt.Sprint(ev.GetContainerId(), " ", ev.GetContainerEventType())))
+		if ev.GetPodSandboxStatus().GetId() != sb {
+			t.Errorf("%s is of sandbox %q", got[len(got)-1], ev.GetPodSandboxStatus().GetId())
+		}
+		if got[len(got)-1] == "container STOPPED" && (len(ev.GetContainersStatuses()) != 1 ||
+			ev.GetContainersStatuses()[0].GetExitCode() != 3) {
+			t.Errorf("with the end come the statuses %v", ev.GetContainersStatuses())
+		}
+	}
+	want := []string{
+		"sandbox STARTED", "container CREATED", "container STARTED", "container STOPPED", "sandbox STOPPED",
+		"container DELETED", "sandbox DELETED",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told of %q, want %q", got, want)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("after the runtime has ended: %v", err)
+	}
+	n.open()
+}
+
+// Nobody chooses the cgroup driver of this runtime, which makes the groups of pods itself.
+func TestRuntimeConfig(t *testing.T) {
+	n := newNode(t)
+	resp, err := n.RuntimeConfig(t.Context(), &runtimeapi.RuntimeConfigRequest{})
+	if err != nil || resp.GetLinux() != nil {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
