@@ -113,9 +113,9 @@ func TestStopOutlivesItsCaller(t *testing.T) {
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
 	readPID(t, ready)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it must be sent, on a slow machine, too
 	defer cancel()
-	if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err == nil {
+	if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 4}); err == nil {
 		t.Error("stopped before its grace was over")
 	}
 	n.reopen()
