@@ -82,9 +82,14 @@ func policies(t *testing.T, m *machine, u *imageCluster) {
 		all := tries()
 		return strings.Contains(all, "tried"), all
 	})
+	before := strings.Count(tries(), "tried")
 	u.now.kill(t)
 	u.begin(t)
 	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	eventually(t, "the client goes on trying", func() (bool, string) {
+		all := tries()
+		return strings.Count(all, "tried") > before, all
+	})
 	if all := tries(); strings.Contains(all, through) {
 		t.Errorf("the pod was let through while the server was dead or began: %s", all)
 	}
