@@ -7,7 +7,8 @@
 //	monoplane/besteffort/podUID
 //
 // A runtime that lets systemd manage groups knows the same ones as slices: monoplane-burstable-podUID.slice. Processor
-// time is shared between the classes as their pods request it.
+// time is shared between the classes as their pods request it. What pods reserve of memory is reserved in the groups
+// above too, but not in those of systemd: there it holds where these are given as much (MemoryMin, MemoryLow).
 //
 // Both versions of cgroups are understood. What cannot be set is an error; the caller decides whether the pod runs
 // without. Groups are made anew when they are missing, and removing what is not there is no error.
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,7 +120,7 @@ func (g *Groups) Prepare(uid, class string, r *runtimeapi.LinuxContainerResource
 	if err := g.set(filepath.Join(path...), r); err != nil {
 		return err
 	}
-	return g.share(class)
+	return errors.Join(g.share(class), g.reserve(class))
 }
 
 // Settle sets what a pod may use where that could not be before its sandbox was there.
@@ -158,7 +160,7 @@ func (g *Groups) Remove(uid, class string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, g.share(class))...)
+	return errors.Join(append(errs, g.share(class), g.reserve(class))...)
 }
 
 // hierarchies returns the directories below the root that have groups: the root itself, or those of the controllers.
@@ -219,7 +221,12 @@ func (g *Groups) set(group string, r *runtimeapi.LinuxContainerResources) error 
 		}
 		all = []setting{{"", "cpu.weight", number(weight(r.GetCpuShares()))},
 			{"", "cpu.max", quota + " " + number(max(r.GetCpuPeriod(), 100_000))}, {"", "memory.max", memory}}
-		for k, v := range r.GetUnified() {
+		unified := make(map[string]string, len(reservations))
+		for _, file := range reservations {
+			unified[file] = "0" // which takes away what was reserved before
+		}
+		maps.Copy(unified, r.GetUnified())
+		for k, v := range unified {
 			all = append(all, setting{"", k, v})
 		}
 	} else {
@@ -284,6 +291,36 @@ func (g *Groups) share(class string) error {
 		return nil // there is no such controller, or the class has had no pod yet
 	}
 	return err
+}
+
+// reservations are the settings of cgroup2 that keep memory from being reclaimed.
+var reservations = [...]string{"memory.min", "memory.low"}
+
+// reserve gives the groups above a class's pods what those below them have reserved together: the kernel keeps no more
+// for a group than for the one above it.
+func (g *Groups) reserve(class string) error {
+	if !g.v2 {
+		return nil
+	}
+	above := names("", class)
+	var errs []error
+	for i := len(above) - 1; i > 0; i-- {
+		dir := filepath.Join(g.root, filepath.Join(above[:i]...))
+		for _, file := range reservations {
+			sum := int64(0)
+			below, _ := filepath.Glob(filepath.Join(dir, "*", file)) // the pattern is well-formed
+			for _, path := range below {
+				text, _ := os.ReadFile(path) //nolint:gosec // below the root; one that goes meanwhile reserves nothing
+				n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+				sum += n
+			}
+			err := write(filepath.Join(dir, file), strconv.FormatInt(sum, 10))
+			if !errors.Is(err, fs.ErrNotExist) || sum > 0 { // as where there is no such controller
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // weight is the cgroup2 word for so many shares of cgroup v1.

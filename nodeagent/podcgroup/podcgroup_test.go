@@ -110,7 +110,7 @@ func TestVersionTwo(t *testing.T) {
 	const pod = "monoplane/podu"
 	root := tree(t, "cgroup.controllers", "cgroup.subtree_control", "monoplane/cgroup.controllers",
 		"monoplane/cgroup.subtree_control", pod+"/cpu.weight", pod+"/cpu.max", pod+"/memory.max", pod+"/memory.low",
-		pod+"/hugetlb.2MB.max")
+		pod+"/hugetlb.2MB.max", "monoplane/memory.low")
 	if err := os.WriteFile(filepath.Join(root, "monoplane/cgroup.controllers"), []byte("memory\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +131,61 @@ func TestVersionTwo(t *testing.T) {
 	}
 	if got := text(t, root, pod, "memory.max") + " " + text(t, root, pod, "cpu.max"); got != "max max 100000" {
 		t.Errorf("without limits: %s", got)
+	}
+}
+
+// What pods reserve is reserved in the groups above them, as long as they do.
+//
+// spec: QOS-3
+func TestReservations(t *testing.T) {
+	dirs := []string{"", "monoplane/", "monoplane/podg/", "monoplane/burstable/", "monoplane/burstable/poda/",
+		"monoplane/burstable/podb/"}
+	var files []string
+	for _, dir := range dirs {
+		for _, f := range []string{"cgroup.controllers", "cgroup.subtree_control", "cpu.weight", "cpu.max", "memory.max"} {
+			files = append(files, dir+f)
+		}
+		if dir != "" { // The root of the tree has no such settings.
+			files = append(files, dir+"memory.min", dir+"memory.low")
+		}
+	}
+	root := tree(t, files...)
+	g := podcgroup.New(root, nil)
+	set := func(uid, class, min, low string) {
+		t.Helper()
+		unified := map[string]string{}
+		if min != "" {
+			unified["memory.min"] = min
+		}
+		if low != "" {
+			unified["memory.low"] = low
+		}
+		if err := g.Prepare(uid, class, &runtimeapi.LinuxContainerResources{Unified: unified}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(when string, want ...string) {
+		t.Helper()
+		for i, dir := range dirs[1:] {
+			if got := text(t, root, dir, "memory.min") + " " + text(t, root, dir, "memory.low"); got != want[i] {
+				t.Errorf("%s: %s has %s, want %s", when, dir, got, want[i])
+			}
+		}
+	}
+	set("g", "Guaranteed", "100", "")
+	set("a", "Burstable", "", "20")
+	set("b", "Burstable", "", "3")
+	look("three pods", "100 23", "100 0", "0 23", "0 20", "0 3")
+	set("b", "Burstable", "", "")
+	look("one reserves nothing any more", "100 20", "100 0", "0 20", "0 20", "0 0")
+	if err := os.RemoveAll(filepath.Join(root, dirs[2])); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Remove("g", "Guaranteed"); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, root, dirs[1], "memory.min"); got != "0" {
+		t.Errorf("one has gone: %s", got)
 	}
 }
 
