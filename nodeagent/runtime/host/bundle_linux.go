@@ -133,8 +133,9 @@ func (r *Runtime) bundleOf(c *container, image images.Image) (*spec.Bundle, erro
 			WorkingDir: run.WorkingDir, StopSignal: run.StopSignal, Volumes: run.Volumes},
 		Shim: c.sb.shim.PID, Init: c.sb.init, Target: r.targetLocked(c), Users: c.sb.users,
 		OwnNetwork: r.ownNetwork(c.sb.rec.config),
-		Rootless:   !isRoot(), Unified: r.cgroups.IsUnified(),
+		Rootless:   !isRoot(), CgroupPath: r.cgroups.PathOf(c.sb.rec.group, c.id),
 	}
+	in.Unified = r.cgroups.IsUnified() && (isRoot() || in.CgroupPath != "")
 	r.mu.RUnlock()
 	in.MachineName, _ = os.Hostname() // Without it there is no HOSTNAME.
 	for _, f := range []struct {
@@ -148,11 +149,8 @@ func (r *Runtime) bundleOf(c *container, image images.Image) (*spec.Bundle, erro
 		}
 	}
 	in.Capabilities = ^uint64(0) // In a user namespace.
-	if isRoot() {
-		in.CgroupPath = r.cgroups.PathOf(c.sb.rec.group, c.id)
-		if in.Users == 0 {
-			in.Capabilities = ownCapabilities()
-		}
+	if isRoot() && in.Users == 0 {
+		in.Capabilities = ownCapabilities()
 	}
 	var profile shimwire.StartRequest
 	if err := profiled(c.rec.config.GetLinux().GetSecurityContext(), &profile); err != nil {

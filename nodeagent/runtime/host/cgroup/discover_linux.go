@@ -22,10 +22,11 @@ type Manager struct {
 	v1      map[string]string // By controller: the parent's directory.
 	why     string            // Why there is no group that can be killed as a whole.
 
-	// Of DiscoverAll: the parent's path, its directories in all hierarchies of cgroup v1, and whether there are none.
+	onlyUnified bool // Whether cgroup2 is mounted, and no hierarchy of cgroup v1.
+
+	// Of DiscoverAll: the parent's path, and its directories in all hierarchies of cgroup v1.
 	parent      string
 	hierarchies []string
-	onlyUnified bool
 }
 
 // Controllers that limits may need.
@@ -54,7 +55,9 @@ func Discover(parent string) *Manager {
 		return m
 	}
 	m.why = "no cgroup2 is mounted"
+	m.onlyUnified = len(mounts) > 0
 	for _, mt := range mounts {
+		m.onlyUnified = m.onlyUnified && mt.unified
 		if mt.unified {
 			dir, err := mt.dir(own[""], parent)
 			if err == nil {
@@ -215,10 +218,8 @@ func DiscoverAll(parent string) *Manager {
 	if err != nil {
 		return m
 	}
-	unified := 0
 	for _, mt := range mounts {
 		if mt.unified {
-			unified++
 			continue
 		}
 		m.hierarchies = append(m.hierarchies, filepath.Join(mt.point, m.parent))
@@ -228,15 +229,21 @@ func DiscoverAll(parent string) *Manager {
 			}
 		}
 	}
-	m.onlyUnified = unified > 0 && len(m.hierarchies) == 0
 	return m
 }
 
-// IsUnified tells whether the machine has nothing but cgroup2, as far as DiscoverAll has seen.
+// IsUnified tells whether the machine has nothing but cgroup2.
 func (m *Manager) IsUnified() bool { return m.onlyUnified }
 
-// PathOf is the path of a container's group inside every hierarchy.
+// all is where a machine that has nothing but cgroup2 has it mounted.
+const all = "/sys/fs/cgroup/"
+
+// PathOf is the path of a container's group inside every hierarchy; empty where it has none that libcontainer, which
+// does not look elsewhere, would find.
 func (m *Manager) PathOf(pod sys.Cgroup, containerID string) string {
+	if below, ok := strings.CutPrefix(pod.Unified, all); ok && m.parent == "" && m.onlyUnified {
+		return path.Join("/", below, short(containerID))
+	}
 	name := ""
 	if pod.Unified != "" {
 		name = filepath.Base(pod.Unified)

@@ -81,7 +81,7 @@ type Input struct {
 
 	// CgroupPath is the container's group, as a path inside every hierarchy; empty without rights over cgroups.
 	CgroupPath string
-	// Unified tells whether the machine has nothing but cgroup2.
+	// Unified tells whether the machine has nothing but cgroup2, and the container a group of its own there.
 	Unified bool
 	// Rootless tells whether all of this happens in a user namespace of a user who is not root.
 	Rootless bool

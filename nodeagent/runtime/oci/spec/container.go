@@ -160,11 +160,16 @@ func namespaces(in Input) []specs.LinuxNamespace {
 	default:
 		out = append(out, specs.LinuxNamespace{Type: specs.PIDNamespace})
 	}
-	// In cgroup v1 the containers of other runtimes see the whole tree too.
-	if in.Unified && !in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
+	if ownCgroups(in) {
 		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
 	return out
+}
+
+// ownCgroups tells whether a container sees its own cgroup, and those below, instead of the whole tree. In cgroup v1 the
+// containers of other runtimes see the whole tree too.
+func ownCgroups(in Input) bool {
+	return in.Unified && !in.Container.GetLinux().GetSecurityContext().GetPrivileged()
 }
 
 // OwnUsers tells whether users are the pod's own.

@@ -370,6 +370,28 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// A container that has a namespace of cgroups sees no others at /sys/fs/cgroup either, also where the machine's /sys is
+// mounted as it is.
+func TestOwnCgroups(t *testing.T) {
+	alone := func(in *Input) { in.Rootless, in.OwnNetwork = true, false }
+	unified := func(in *Input) { in.Unified = true }
+	privileged := security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.Privileged = true })
+	for name, c := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"the machine's files":         {asked(alone), false},
+		"in cgroup2":                  {asked(alone, unified), true},
+		"privileged in cgroup2":       {asked(alone, unified, privileged), false},
+		"with a network of their own": {asked(func(in *Input) { in.Rootless = true }), true},
+	} {
+		got := slices.ContainsFunc(made(t, c.in).Spec.Mounts, func(m specs.Mount) bool { return m.Type == "cgroup" })
+		if got != c.want {
+			t.Errorf("%s: cgroups are mounted: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // cgroup v1 knows shares as a preference; everything else is set by package cgroup, before the container is made.
 func TestResources(t *testing.T) {
 	shares := func(in *Input) {

@@ -52,7 +52,9 @@ func (b *Bundle) mounts(in Input) error {
 		// The files of the kernel's devices belong to the owner of the network.
 		base[4] = specs.Mount{Destination: "/sys", Type: "bind", Source: "/sys",
 			Options: []string{rbind, nosuid, noexec, nodev, ro}}
-		base = slices.Delete(base, 5, 6)
+		if !ownCgroups(in) {
+			base = slices.Delete(base, 5, 6)
+		}
 	}
 	if in.Rootless && options.GetPid() == runtimeapi.NamespaceMode_NODE {
 		// Only who has made a namespace of processes may mount its files.

@@ -1,0 +1,70 @@
+package host
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// cgroups2 is where a machine that has nothing but cgroup2 has it.
+const cgroups2 = "/sys/fs/cgroup"
+
+// A container of an image sees its own cgroup of cgroup2 and no other one, read-only, also what is started in it later;
+// a privileged one sees the machine's.
+//
+// spec: CTR-10
+func TestRootImageOwnCgroup(t *testing.T) {
+	if !exists(filepath.Join(cgroups2, "cgroup.controllers")) {
+		t.Skip("this machine has not cgroup2 alone")
+	}
+	n := newNode(t, withImages(t))
+	if ok, why := n.cgroups.Killable(); !ok {
+		t.Skip("no usable cgroup: ", why)
+	}
+	const script = `cat /proc/self/cgroup; read -r event </sys/fs/cgroup/cgroup.events; echo "$event"
+read -r process </sys/fs/cgroup/cgroup.procs && echo processes
+mkdir /sys/fs/cgroup/mp-test-own 2>/dev/null || echo refused`
+	const own = "0::/|populated 1|processes|refused|"
+	said := func(text string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(text, "stdout F ", ""), "\n", "|")
+	}
+	for name, mode := range map[string]runtimeapi.NamespaceMode{
+		"own network": runtimeapi.NamespaceMode_POD, "network of the node": runtimeapi.NamespaceMode_NODE,
+	} {
+		config := sandboxConfig(n, strings.ReplaceAll(name, " ", "-"))
+		config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: mode}}}
+		resp, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sb := resp.GetPodSandboxId()
+		ofMode := func(c *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig {
+			c = ofImage(c)
+			c.Linux.SecurityContext.NamespaceOptions.Network = mode
+			return c
+		}
+		id := n.run(sb, ofMode(containerConfig("c", "/bin/sh", "-c", script+"; exec sleep 1000")))
+		eventually(t, "the container says what it sees", func() bool {
+			return strings.HasSuffix(said(n.logText(id)), "refused|")
+		})
+		if got := said(n.logText(id)); got != own {
+			t.Errorf("%s: %s, want %s", name, got, own)
+		}
+		got, err := n.ExecSync(t.Context(),
+			&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", script}})
+		if err != nil || said(string(got.GetStdout())) != own {
+			t.Errorf("%s, a command: %s, want %s: %v", name, got, own, err)
+		}
+		privileged := ofMode(containerConfig("p", "cat", "/proc/self/cgroup"))
+		privileged.Linux.SecurityContext.Privileged = true
+		id = n.run(sb, privileged)
+		n.wait(id)
+		whole := strings.TrimPrefix(n.sandboxOf(sb).rec.group.Unified, cgroups2)
+		if got := said(n.logText(id)); !strings.HasPrefix(got, "0::"+whole+"/") {
+			t.Errorf("%s, privileged: %s, want it below %s", name, got, whole)
+		}
+	}
+}
