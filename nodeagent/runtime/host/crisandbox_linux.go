@@ -279,6 +279,9 @@ func (r *Runtime) removeGroup(ctx context.Context, sb *sandbox) error {
 	var pause sys.Pause
 	for deadline := time.Now().Add(r.bounds.lock); ; pause.Wait() {
 		err := sb.rec.group.Remove()
+		if err == nil {
+			_ = r.cgroups.Reserve() // too much does no harm, and the next pod says what is wrong
+		}
 		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) || ctx.Err() != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 // cgroups2 is where a machine that has nothing but cgroup2 has it.
 const cgroups2 = "/sys/fs/cgroup"
 
-// A container of an image sees its own cgroup of cgroup2 and no other one, read-only, also what is started in it later;
-// a privileged one sees the machine's.
+// A container of an image sees its own cgroup of cgroup2 and no other one, read-only, also what is started in it
+// later; a privileged one sees the machine's.
 //
 // spec: CTR-10
 func TestRootImageOwnCgroup(t *testing.T) {

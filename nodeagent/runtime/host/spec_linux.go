@@ -2,8 +2,10 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -237,13 +239,21 @@ func limits(res *runtimeapi.LinuxContainerResources) (cgroup.Limits, []string) {
 		}
 	}
 	var warnings []string
-	for k, v := range res.GetUnified() {
+	ofMemory := map[string]*string{"memory.min": &lim.MemoryMin, "memory.low": &lim.MemoryLow,
+		"memory.high": &lim.MemoryHigh, "memory.swap.max": &lim.SwapMax}
+	for _, k := range slices.Sorted(maps.Keys(res.GetUnified())) {
+		v := res.GetUnified()[k]
 		n, err := strconv.ParseInt(v, 10, 64)
-		if k == "pids.max" && err == nil {
+		switch set := ofMemory[k]; {
+		case k == "pids.max" && err == nil:
 			lim.PIDs = n
-			continue
+		case set != nil && (v == cgroup.Unbounded || err == nil && n >= 0):
+			*set = v
+		case set != nil:
+			warnings = append(warnings, fmt.Sprintf("the cgroup setting %s is not enforced: %q is no value of it", k, v))
+		default:
+			warnings = append(warnings, fmt.Sprintf("the cgroup setting %s is not supported", k))
 		}
-		warnings = append(warnings, fmt.Sprintf("the cgroup setting %s is not supported", k))
 	}
 	return lim, warnings
 }

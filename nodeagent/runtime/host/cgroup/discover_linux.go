@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,8 @@ type Manager struct {
 	// Of DiscoverAll: the parent's path, and its directories in all hierarchies of cgroup v1.
 	parent      string
 	hierarchies []string
+
+	reserving sync.Mutex // while the parent is given what its pods have reserved
 }
 
 // Controllers that limits may need.

@@ -3,15 +3,21 @@ package cgroup
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
+// podPrefix begins the name of the group of every pod.
+const podPrefix = "monoplane-"
+
 // Pod names the groups of a sandbox, those included that are made only if a container needs them. It makes nothing.
 func (m *Manager) Pod(sandboxID string) sys.Cgroup {
-	name := "monoplane-" + short(sandboxID)
+	name := podPrefix + short(sandboxID)
 	var g sys.Cgroup
 	if m.unified != "" {
 		g.Unified = filepath.Join(m.unified, name)
@@ -83,15 +89,57 @@ func (m *Manager) MakeContainer(
 }
 
 // LimitPod sets the limits of a pod as a whole, and says which of them are not enforced: those that cannot be set, and
-// those that do not hold for one of its members, which is in no group for them.
+// those that do not hold for one of its members, which is in no group for them. What it was given to keep before and
+// does not ask for any more, it loses.
 func (m *Manager) LimitPod(pod sys.Cgroup, members []sys.Cgroup, lim Limits) []string {
 	var warnings []string
+	if pod.Unified != "" && hasController(pod.Unified, memory) {
+		lim = lim.complete()
+	}
 	for _, s := range lim.settings() {
 		if err := m.limitPod(pod, members, s); err != nil && s.what != "" {
 			warnings = append(warnings, s.what+" is not enforced: "+err.Error())
 		}
 	}
+	if err := m.Reserve(); err != nil && (lim.MemoryMin != "" || lim.MemoryLow != "") {
+		warnings = append(warnings, "the memory that pods reserve cannot be reserved for all of them: "+err.Error())
+	}
 	return warnings
+}
+
+// Reserve gives a parent that was configured, and so has nothing but pods, what these have reserved together: the
+// kernel keeps no more for a group than for the one above it. A group that somebody else has made for this process is
+// left as it is.
+func (m *Manager) Reserve() error {
+	if len(m.above) == 0 || !hasController(m.unified, memory) {
+		return nil
+	}
+	m.reserving.Lock()
+	defer m.reserving.Unlock()
+	for _, file := range []string{"memory.min", "memory.low"} {
+		pods, err := filepath.Glob(filepath.Join(m.unified, podPrefix+"*", file))
+		if err != nil {
+			return err
+		}
+		if err := writeAll(m.unified, []fileValue{{file, sum(pods)}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sum adds up what files say. One that has gone meanwhile says nothing.
+func sum(files []string) string {
+	total := uint64(0)
+	for _, name := range files {
+		b, _ := os.ReadFile(name)
+		text := strings.TrimSpace(string(b))
+		n, _ := strconv.ParseUint(text, 10, 63)
+		if total += n; text == Unbounded || total > math.MaxInt64 {
+			return Unbounded
+		}
+	}
+	return strconv.FormatUint(total, 10)
 }
 
 func contains(list []string, s string) bool {
@@ -107,7 +155,7 @@ func contains(list []string, s string) bool {
 func (m *Manager) Update(pod, g sys.Cgroup, lim Limits) []string {
 	var warnings []string
 	for _, s := range lim.settings() {
-		if err := m.change(pod, g, s); err != nil {
+		if err := m.change(pod, g, s); err != nil && s.what != "" {
 			warnings = append(warnings, s.what+" is not enforced: "+err.Error())
 		}
 	}

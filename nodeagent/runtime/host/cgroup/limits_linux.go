@@ -14,9 +14,13 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// Limits are those of one container. Zero means no limit.
+// Limits are those of one container, or of a pod. Zero means no limit.
 type Limits struct {
 	MemoryBytes int64
+	// MemoryMin and MemoryLow are kept from reclaim, MemoryHigh is what is reclaimed at, and SwapMax how much may be
+	// swapped out, which is nothing by itself where MemoryBytes is set. Only cgroup2 has them, and each is in its words:
+	// a number of bytes, of which 0 is one, or Unbounded. Empty means that nobody has asked for it.
+	MemoryMin, MemoryLow, MemoryHigh, SwapMax string
 	// CPUQuota of every CPUPeriod, both in microseconds; a period of 0 means 100 000.
 	CPUQuota, CPUPeriod int64
 	// CPUShares is the weight of cgroup v1, 2 to 262144.
@@ -28,14 +32,41 @@ type Limits struct {
 	HugePages map[string]int64
 }
 
-// Split returns the limits that are those of was, and the others.
+// Unbounded is what cgroup2 calls all that there is.
+const Unbounded = "max"
+
+// ofMemory is a setting of cgroup2 alone, and the value that the kernel gives it, which asks for nothing.
+type ofMemory struct {
+	file    string
+	of      func(*Limits) *string
+	initial string
+}
+
+// In this order they are written, before the limit: a group that is to have less is made smaller by reclaim first, and
+// only what that has left may be killed for the limit.
+var ofMemories = [...]ofMemory{
+	{"memory.min", func(l *Limits) *string { return &l.MemoryMin }, "0"},
+	{"memory.low", func(l *Limits) *string { return &l.MemoryLow }, "0"},
+	{"memory.high", func(l *Limits) *string { return &l.MemoryHigh }, Unbounded},
+}
+
+// complete returns the limits with what the kernel has where nobody has asked for anything.
+func (l Limits) complete() Limits {
+	for _, m := range ofMemories {
+		*m.of(&l) = cmp.Or(*m.of(&l), m.initial)
+	}
+	return l
+}
+
+// Split returns the limits that are those of was, and the others, among which is that something of was is not asked
+// for any more. A limit, also that of swap, stays if no other one takes its place.
 func (l Limits) Split(was Limits) (same, others Limits) {
 	same, others = l, l
 	for _, f := range [...]struct {
 		equal        bool
 		same, others *int64
 	}{
-		{l.MemoryBytes == was.MemoryBytes, &same.MemoryBytes, &others.MemoryBytes},
+		{l.MemoryBytes == was.MemoryBytes && l.SwapMax == was.SwapMax, &same.MemoryBytes, &others.MemoryBytes},
 		{l.CPUQuota == was.CPUQuota && l.CPUPeriod == was.CPUPeriod, &same.CPUQuota, &others.CPUQuota},
 		{l.CPUShares == was.CPUShares, &same.CPUShares, &others.CPUShares},
 		{l.PIDs == was.PIDs, &same.PIDs, &others.PIDs},
@@ -46,15 +77,30 @@ func (l Limits) Split(was Limits) (same, others Limits) {
 			*f.same = 0
 		}
 	}
-	if l.CPUs == was.CPUs {
-		others.CPUs = ""
-	} else {
-		same.CPUs = ""
+	for _, f := range [...]struct {
+		equal        bool
+		same, others *string
+	}{
+		{l.MemoryBytes == was.MemoryBytes && l.SwapMax == was.SwapMax, &same.SwapMax, &others.SwapMax},
+		{l.CPUs == was.CPUs, &same.CPUs, &others.CPUs},
+	} {
+		if f.equal {
+			*f.others = ""
+		} else {
+			*f.same = ""
+		}
+	}
+	for _, m := range ofMemories {
+		if now := *m.of(&l); now == *m.of(&was) {
+			*m.of(&others) = ""
+		} else {
+			*m.of(&same), *m.of(&others) = "", cmp.Or(now, m.initial)
+		}
 	}
 	return same, others
 }
 
-// setting is one limit in the words of both versions. A file without a value is not written.
+// setting is one limit in the words of both versions; one without what is wanted, but nobody is told if it cannot be.
 type setting struct {
 	what       string
 	controller string
@@ -71,12 +117,25 @@ const (
 
 func (l Limits) settings() []setting {
 	var out []setting
+	for _, m := range ofMemories {
+		s := setting{m.file, memory, []fileValue{{m.file, *m.of(&l)}}, nil}
+		switch s.v2[0].value {
+		case "":
+			continue
+		case m.initial: // which holds wherever it cannot be set
+			s.what = ""
+		}
+		out = append(out, s)
+	}
 	if l.MemoryBytes > 0 {
 		n := strconv.FormatInt(l.MemoryBytes, 10)
 		// The limit counts swap too, as elsewhere. In cgroup v1 the sum may never be less than the memory alone, not even
 		// between two writes.
-		out = append(out, setting{"the memory limit", memory, []fileValue{{"memory.max", n}, {swapFile, "0"}},
+		out = append(out, setting{"the memory limit", memory,
+			[]fileValue{{"memory.max", n}, {swapFile, cmp.Or(l.SwapMax, "0")}},
 			[]fileValue{{sumFile, "-1"}, {"memory.limit_in_bytes", n}, {sumFile, n}}})
+	} else if l.SwapMax != "" {
+		out = append(out, setting{"the limit of swap", memory, []fileValue{{swapFile, l.SwapMax}}, nil})
 	}
 	if l.CPUQuota > 0 {
 		period := l.CPUPeriod
@@ -114,7 +173,10 @@ func (l Limits) share() []setting {
 		[]fileValue{{"cpu.shares", strconv.FormatInt(l.CPUShares, 10)}}}}
 }
 
-var errNoController = errors.New("no cgroup with that controller is writable")
+var (
+	errNoController = errors.New("no cgroup with that controller is writable")
+	errOnlyUnified  = errors.New("cgroup v1 has no such setting")
+)
 
 // apply sets s in cgroup2 if its controller is there, else in cgroup v1, where it makes the directory and returns it.
 func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir string, err error) {
@@ -128,10 +190,10 @@ func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir 
 	}
 	parent := m.v1[s.controller]
 	if parent == "" {
-		if err == nil {
-			err = errNoController
-		}
-		return "", err
+		return "", cmp.Or(err, errNoController)
+	}
+	if s.v1 == nil {
+		return "", errOnlyUnified
 	}
 	podDir := v1Dir(pod, parent)
 	if podDir == "" {
@@ -167,6 +229,9 @@ func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) erro
 	if dir == "" {
 		return cmp.Or(err, errNoController)
 	}
+	if s.v1 == nil && s.what != "" {
+		return errOnlyUnified
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -180,7 +245,7 @@ func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) erro
 
 // limitedV1 is the directory of cgroup v1 in which limitPod has set s; "" if it has not, or in cgroup2.
 func (m *Manager) limitedV1(pod sys.Cgroup, s setting) string {
-	if s.what == "" || pod.Unified != "" && hasController(pod.Unified, s.controller) {
+	if s.what == "" || s.v1 == nil || pod.Unified != "" && hasController(pod.Unified, s.controller) {
 		return ""
 	}
 	dir := v1Dir(pod, m.v1[s.controller])
@@ -196,6 +261,9 @@ func (m *Manager) change(pod, g sys.Cgroup, s setting) error {
 		return writeAll(g.Unified, s.v2)
 	}
 	podDir := v1Dir(pod, m.v1[s.controller])
+	if s.v1 == nil && s.what != "" && podDir != "" {
+		return errOnlyUnified
+	}
 	for _, d := range g.V1 {
 		if podDir != "" && filepath.Dir(d) == podDir {
 			return writeAll(d, s.v1)
@@ -268,7 +336,7 @@ func inheritCPUSet(dirs ...string) error {
 
 func writeAll(dir string, values []fileValue) error {
 	for _, v := range values {
-		err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.value), 0)
+		err := write(filepath.Join(dir, v.file), v.value)
 		if errors.Is(err, os.ErrNotExist) && (v.file == swapFile || v.file == sumFile) {
 			continue
 		}
@@ -277,4 +345,15 @@ func writeAll(dir string, values []fileValue) error {
 		}
 	}
 	return nil
+}
+
+// write writes a setting. It does not ask for a file to be made: where one is missing the kernel would answer that
+// this is not permitted.
+func write(file, value string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }

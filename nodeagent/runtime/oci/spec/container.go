@@ -166,8 +166,8 @@ func namespaces(in Input) []specs.LinuxNamespace {
 	return out
 }
 
-// ownCgroups tells whether a container sees its own cgroup, and those below, instead of the whole tree. In cgroup v1 the
-// containers of other runtimes see the whole tree too.
+// ownCgroups tells whether a container sees its own cgroup, and those below, instead of the whole tree. In cgroup v1
+// the containers of other runtimes see the whole tree too.
 func ownCgroups(in Input) bool {
 	return in.Unified && !in.Container.GetLinux().GetSecurityContext().GetPrivileged()
 }

@@ -370,8 +370,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A container that has a namespace of cgroups sees no others at /sys/fs/cgroup either, also where the machine's /sys is
-// mounted as it is.
+// A container that has a namespace of cgroups sees no others at /sys/fs/cgroup either, also where the machine's /sys
+// is mounted as it is.
 func TestOwnCgroups(t *testing.T) {
 	alone := func(in *Input) { in.Rootless, in.OwnNetwork = true, false }
 	unified := func(in *Input) { in.Unified = true }
