@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/nodeipam"
 	"monoplane.dev/controllers/test/controllertest"
+	"monoplane.dev/object"
 	"monoplane.dev/rules/podrange"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -25,6 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // inWorld runs the controller on a server.
 func inWorld(t *testing.T, ranges string, f func(t *testing.T, c *client.Client)) {
+	t.Helper()
+	onServer(t, ranges, func(t *testing.T, s *apitest.Server) { f(t, s.Admin()) })
+}
+
+// onServer is inWorld for tests that put faults between the controller and the server.
+func onServer(t *testing.T, ranges string, f func(t *testing.T, s *apitest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.Start(t)
@@ -42,7 +52,7 @@ func inWorld(t *testing.T, ranges string, f func(t *testing.T, c *client.Client)
 		go func() { done <- controllertest.Run(ctx, shared, ipam) }()
 		synctest.Wait()
 		must(t, ipam.Ready())
-		f(t, s.Admin())
+		f(t, s)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
@@ -110,6 +120,114 @@ func TestManyAtOnce(t *testing.T) {
 				t.Errorf("%s and %s have %s", other, name, got)
 			}
 			owner[got] = name
+		}
+	})
+}
+
+// A node that somebody else writes between the controller's reading and its writing keeps what they wrote, and what the
+// controller would have given it is given once.
+//
+// spec: NET-1
+func TestAnotherWriterIsFirst(t *testing.T) {
+	change := func(t *testing.T, c *client.Client, f func(n *corev1.Node)) {
+		n, err := c.Nodes.Get(t.Context(), &metav1.GetRequest{Name: "a"})
+		must(t, err)
+		n = object.Clone(n)
+		f(n)
+		_, err = c.Nodes.Update(t.Context(), &corev1.UpdateNodeRequest{Object: n})
+		must(t, err)
+	}
+	for name, c := range map[string]struct {
+		write func(t *testing.T, c *client.Client)
+		a, b  string
+	}{
+		"it gets a range": {func(t *testing.T, c *client.Client) {
+			change(t, c, func(n *corev1.Node) {
+				n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.244.5.0/24", []string{"10.244.5.0/24"}
+			})
+		}, "[10.244.5.0/24]", "[10.244.0.0/24]"},
+		"it gets the next node's": {func(t *testing.T, c *client.Client) {
+			change(t, c, func(n *corev1.Node) {
+				n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.244.1.0/24", []string{"10.244.1.0/24"}
+			})
+		}, "[10.244.1.0/24]", "[10.244.0.0/24]"},
+		"it gets a label": {func(t *testing.T, c *client.Client) {
+			change(t, c, func(n *corev1.Node) { n.Metadata.Labels = map[string]string{"disk": "fast"} })
+		}, "[10.244.0.0/24]", "[10.244.1.0/24]"},
+		"it is made anew": {func(t *testing.T, c *client.Client) {
+			_, err := c.Nodes.Delete(t.Context(), &metav1.DeleteRequest{Name: "a"})
+			must(t, err)
+			create(t, c, "a")
+		}, "[10.244.0.0/24]", "[10.244.1.0/24]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onServer(t, "10.244.0.0/16", func(t *testing.T, s *apitest.Server) {
+				var once sync.Once
+				s.React(func(_ context.Context, method string, _ any) error {
+					if method == corev1.Nodes_Update_FullMethodName {
+						once.Do(func() {
+							s.React(nil)
+							c.write(t, s.Admin())
+						})
+					}
+					return nil
+				})
+				create(t, s.Admin(), "a")
+				time.Sleep(time.Minute) // The controller tries again after a while.
+				create(t, s.Admin(), "b")
+				if a, b := ranges(t, s.Admin(), "a"), ranges(t, s.Admin(), "b"); a != c.a || b != c.b {
+					t.Errorf("the nodes have %s and %s; want %s and %s", a, b, c.a, c.b)
+				}
+				n, err := s.Admin().Nodes.Get(t.Context(), &metav1.GetRequest{Name: "a"})
+				must(t, err)
+				if name == "it gets a label" && n.GetMetadata().GetLabels()["disk"] != "fast" {
+					t.Errorf("the labels are %v", n.GetMetadata().GetLabels())
+				}
+			})
+		})
+	}
+}
+
+// What a node may have been given by a write whose answer was lost is given to no other, though the controller does not
+// see for a while what nodes have.
+//
+// spec: NET-1
+func TestAnswerIsLost(t *testing.T) {
+	onServer(t, "10.244.0.0/16", func(t *testing.T, s *apitest.Server) {
+		see := make(chan struct{})
+		s.After(func(_ context.Context, method string, _, _ any) error {
+			if method != corev1.Nodes_Update_FullMethodName {
+				return nil
+			}
+			s.After(nil)
+			return apierrors.New(apierrors.ServiceUnavailable, "the answer was lost")
+		})
+		held := make(chan struct{})
+		var once sync.Once
+		s.React(func(_ context.Context, method string, _ any) error {
+			switch method {
+			case corev1.Nodes_Update_FullMethodName:
+				once.Do(func() { <-held })
+			case corev1.Nodes_Watch_FullMethodName:
+				<-see
+			}
+			return nil
+		})
+		create(t, s.Admin(), "a")
+		create(t, s.Admin(), "b")
+		synctest.Wait() // Both are known to the controller, which is about to write the first.
+		s.Cut()
+		synctest.Wait()
+		close(held)
+		a, b := ranges(t, s.Admin(), "a"), ranges(t, s.Admin(), "b")
+		if a != "[10.244.0.0/24]" || b != "[10.244.1.0/24]" {
+			t.Errorf("while nobody is told what nodes have, they have %s and %s", a, b)
+		}
+		close(see)
+		time.Sleep(time.Minute)
+		create(t, s.Admin(), "c")
+		if c := ranges(t, s.Admin(), "c"); c != "[10.244.2.0/24]" {
+			t.Errorf("afterwards a node gets %s", c)
 		}
 	})
 }
