@@ -306,6 +306,14 @@ func settings(cfg *Config) (why string, err error) {
 		links = append(links, out.Attrs().Name)
 	}
 	for _, r := range cfg.PodRanges {
+		old := "ip_tables_names"
+		if r.Addr().Is6() {
+			old = "ip6_tables_names"
+		}
+		// Of this thread, since the first of the process may have been left in another namespace.
+		if tables, err := os.ReadFile("/proc/thread-self/net/" + old); err == nil && len(tables) > 0 {
+			return "rules of the old iptables are loaded on the machine, and they may drop what is forwarded", nil
+		}
 		for _, link := range links {
 			name, set := "net.ipv4.conf."+link+".forwarding", "ipv4/conf/"+link+"/forwarding"
 			if r.Addr().Is6() {
@@ -319,9 +327,6 @@ func settings(cfg *Config) (why string, err error) {
 				return fmt.Sprintf("the machine does not forward: its setting %s is 0", name), nil
 			}
 		}
-	}
-	if old, err := os.ReadFile("/proc/self/net/ip_tables_names"); err == nil && len(old) > 0 {
-		return "rules of the old iptables are loaded on the machine, and they may drop what is forwarded", nil
 	}
 	return "", nil
 }

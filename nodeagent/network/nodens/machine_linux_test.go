@@ -51,12 +51,15 @@ func TestMain(m *testing.M) {
 }
 
 // onMachine runs a test again, in a process with a network namespace of its own that stands for the machine: as root,
-// or as a user without rights. It returns whether this is that process.
-func onMachine(t *testing.T, rootless bool) bool {
+// or as a user without rights. More is what the machine has beside the usual. It returns whether this is that process.
+func onMachine(t *testing.T, rootless bool, more ...func(*testing.T)) bool {
 	t.Helper()
 	switch os.Getenv("NODENS_TEST") {
 	case "furnish":
 		furnish(t)
+		for _, f := range more {
+			f(t)
+		}
 		dropRights(t)
 	case "machine":
 		return true

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // pod is a process in the network namespace of a pod, which does what the test tells it.
@@ -293,7 +294,7 @@ func take(addr, on string) error {
 	if err != nil {
 		return err
 	}
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipnet(addr)}); err != nil {
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipnet(addr), Flags: unix.IFA_F_NODAD}); err != nil {
 		return err
 	}
 	return netlink.LinkSetUp(link)
