@@ -124,8 +124,8 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// A node that somebody else writes between the controller's reading and its writing keeps what they wrote, and what the
-// controller would have given it is given once.
+// A node that somebody else writes between the controller's reading and its writing keeps what they wrote, and what
+// the controller would have given it is given once.
 //
 // spec: NET-1
 func TestAnotherWriterIsFirst(t *testing.T) {
@@ -188,8 +188,8 @@ func TestAnotherWriterIsFirst(t *testing.T) {
 	}
 }
 
-// What a node may have been given by a write whose answer was lost is given to no other, though the controller does not
-// see for a while what nodes have.
+// What a node may have been given by a write whose answer was lost is given to no other, though the controller does
+// not see for a while what nodes have.
 //
 // spec: NET-1
 func TestAnswerIsLost(t *testing.T) {

@@ -85,6 +85,38 @@ func TestRootlessAsk(t *testing.T) {
 	}
 }
 
+// TestRootlessNobodyAsks: with the rules of a kernel that has no queues of packets (package helper,
+// TestKernelsWithoutQueues), connections of pods are accepted, and reset when there is nobody; all else is as it was.
+func TestRootlessNobodyAsks(t *testing.T) {
+	if !onMachine(t, true) {
+		return
+	}
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	conn, err := n.NFTables()
+	check(t, err)
+	conn.DelChain(&nftables.Chain{Name: "ask", Table: &nftables.Table{Name: "monoplane",
+		Family: nftables.TableFamilyINet}})
+	check(t, conn.Flush())
+	for _, host := range []string{outside, "[" + outside6 + "]", nowhere, "[" + nowhere6 + "]"} {
+		got := a.try(order{Ask: "tcp", Addr: host + ":9", Bytes: 1 << 20})
+		if !strings.Contains(got.Err, "reset by peer") && !strings.Contains(got.Err, "broken pipe") {
+			t.Errorf("where nobody is at %s: %+v; want a connection that ends", host, got)
+		}
+	}
+	for _, host := range []string{outside, "[" + outside6 + "]"} {
+		at, err := serve("tcp", host+":0")
+		check(t, err)
+		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
+		a.do(order{Hold: 100, Addr: at})
+		a.do(order{Finish: true})
+	}
+	check(t, n.Verify(t.Context())) // Rules that are missing are made again.
+	if got := a.try(order{Ask: "tcp", Addr: outside + ":9"}); !strings.Contains(got.Err, "connect: connection refused") {
+		t.Errorf("where nobody is, and the process is asked again: %+v", got)
+	}
+}
+
 // busyServer returns a listener that answers nobody until it accepts, since fill has its only place.
 func busyServer(t *testing.T) (l net.Listener, fill net.Conn) {
 	t.Helper()

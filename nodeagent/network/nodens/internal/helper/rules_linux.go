@@ -52,7 +52,11 @@ func setRules(want *wire.Setup) error {
 		// Kernels have one of the two, or neither: then connections are not asked about.
 		ways = [][]expr.Any{rules.Queue(want.Queue), rules.QueueTarget(want.Queue), nil}
 	}
-	var err error
+	return writeFirst(want, ways)
+}
+
+// writeFirst does so by the first way of asking that the kernel has.
+func writeFirst(want *wire.Setup, ways [][]expr.Any) (err error) {
 	for _, ask := range ways {
 		if err = writeRules(want, ask); err == nil {
 			return nil
