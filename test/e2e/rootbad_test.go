@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -64,23 +63,6 @@ func newBoxedBad(t *testing.T, c *cluster, namespace string, images http.Handler
 func (b *bad) playBoxed(t *testing.T, s *lifecycle.Scenario) {
 	t.Helper()
 	b.play(t, s, func(s *lifecycle.Scenario) *corev1.Pod { return boxedScenario(s, b.journal) })
-}
-
-// actDir is where containers have the directory of their marks, with the program act.
-const actDir = "/act"
-
-// boxedScenario returns the pod of a scenario with containers that find the program and the journal of their marks in
-// a directory of the machine.
-func boxedScenario(s *lifecycle.Scenario, journal string) *corev1.Pod {
-	p := s.Real(containerd.BoxImage, actDir+"/act", actDir+"/"+filepath.Base(journal))
-	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "act", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: filepath.Dir(journal)}}})
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: "act", MountPath: actDir})
-		}
-	}
-	return p
 }
 
 // newRegistry returns a registry with the image box:1.

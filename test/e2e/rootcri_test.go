@@ -157,10 +157,7 @@ func (c onContainerd) network(t *testing.T) {
 // lifecycle plays the scenarios of package lifecycle with containers. They find the program and the file of
 // their marks in a directory of the machine.
 func (c onContainerd) lifecycle(t *testing.T) {
-	program, err := os.ReadFile(binary(t, "act"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := newBoxedPrograms(t)
 	all, err := lifecycle.All("containerd")
 	if err != nil {
 		t.Fatal(err)
@@ -169,11 +166,7 @@ func (c onContainerd) lifecycle(t *testing.T) {
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			journal := newJournal(t)
-			path := filepath.Join(filepath.Dir(journal), "act")
-			if err := os.WriteFile(path, program, 0o700); err != nil { //nolint:gosec // it is run
-				t.Fatal(err)
-			}
+			journal := programs.newJournal(t, 0)
 			c.scenes(t, namespace).play(t, s, boxedScenario(s, journal), journal)
 		})
 	}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -55,10 +53,7 @@ func (c *cluster) playDisturbed(
 			all = append(all, cut)
 		}
 	}
-	program, err := os.ReadFile(binary(t, "act"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := newBoxedPrograms(t)
 	choose := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
 	for left, round := count, uint64(1); left > 0; round++ {
 		var chosen []*lifecycle.Scenario
@@ -80,11 +75,7 @@ func (c *cluster) playDisturbed(
 			for _, s := range chosen {
 				t.Run(s.Name, func(t *testing.T) {
 					t.Parallel()
-					journal := newJournal(t)
-					path := filepath.Join(filepath.Dir(journal), "act")
-					if err := os.WriteFile(path, program, 0o700); err != nil { //nolint:gosec // it is run
-						t.Fatal(err)
-					}
+					journal := programs.newJournal(t, 0)
 					c.scenes(t, namespace).play(t, s, boxedScenario(s, journal), journal)
 				})
 			}

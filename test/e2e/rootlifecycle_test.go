@@ -7,8 +7,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"monoplane.dev/test/lifecycle"
@@ -35,10 +33,7 @@ func TestRootUserImageLifecycle(t *testing.T) {
 
 func playOnImages(t *testing.T, m *machine, runtime string) {
 	t.Helper()
-	program, err := os.ReadFile(binary(t, "act"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := newBoxedPrograms(t)
 	all, err := lifecycle.All(runtime)
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +54,7 @@ func playOnImages(t *testing.T, m *machine, runtime string) {
 		for _, s := range all {
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
-				journal := newJournal(t)
-				path := filepath.Join(filepath.Dir(journal), "act")
-				if err := os.WriteFile(path, program, 0o755); err != nil { //nolint:gosec // it is run
-					t.Fatal(err)
-				}
-				mine(t, m.uid, journal)
-				mine(t, m.uid, filepath.Dir(journal))
+				journal := programs.newJournal(t, m.uid)
 				s := served(t, s)
 				c.scenes(t, namespace).play(t, s, boxedScenario(s, journal), journal)
 			})
