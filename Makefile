@@ -192,9 +192,9 @@ crash-network: build ## The same for pods of images with a network of their own,
 	  -run '^TestRoot$(if $(USERS),User)NetworkCrash$$' ./crash
 
 .PHONY: kills
-kills: build act ## Play scenarios of pods while the server is killed at random moments (COUNT=300 SEED=random)
-	cd test && go test -count=1 -timeout 24h -v -run '^TestLifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} \
-	  -killseed $${SEED:-0}
+kills: build act ## Play scenarios of pods while the server is killed at random moments (COUNT=300 SEED=random IMAGES=yes for containers of images, as root)
+	cd test && go test $(if $(IMAGES),-tags rootonly) -count=1 -timeout 24h -v \
+	  -run '^Test$(if $(IMAGES),RootImage)LifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} -killseed $${SEED:-0}
 
 .PHONY: kills-workloads
 kills-workloads: build ## Change a StatefulSet and run Jobs while the server is killed at random moments (COUNT=300 SEED=random)

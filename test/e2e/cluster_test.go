@@ -152,21 +152,24 @@ func (c *cluster) kill(t *testing.T) {
 }
 
 // end removes the pods and stops the server with SIGTERM. It fails when a process of the cluster is left.
-func (c *cluster) end() error {
+func (c *cluster) end() error { return c.endBy(syscall.SIGTERM) }
+
+// endBy does so with the signal. What holds the network of pods of images goes with SIGINT only.
+func (c *cluster) endBy(signal syscall.Signal) error {
 	select {
 	case <-c.exited:
 		return c.left()
 	default:
 	}
 	errs := []error{c.removePods()}
-	errs = append(errs, c.proc.Signal(syscall.SIGTERM))
+	errs = append(errs, c.proc.Signal(signal))
 	select {
 	case <-c.exited:
 		if c.code != 0 {
-			errs = append(errs, fmt.Errorf("the server ended with code %d after SIGTERM", c.code))
+			errs = append(errs, fmt.Errorf("the server ended with code %d after %s", c.code, signal))
 		}
 	case <-time.After(patience):
-		errs = append(errs, errors.New("the server did not end on SIGTERM"), c.proc.Kill())
+		errs = append(errs, fmt.Errorf("the server did not end on %s", signal), c.proc.Kill())
 		<-c.exited
 	}
 	return errors.Join(append(errs, c.left())...)

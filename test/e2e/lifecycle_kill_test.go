@@ -4,7 +4,10 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +21,8 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 6, "how many scenarios of pods are played while the server is killed, chosen at random")
+	kills = flag.Int("kills", 0,
+		"how many scenarios of pods are played while the server is killed, chosen at random; 0: a few that are short")
 	killSeed = flag.Uint64("killseed", 0, "the seed of their choice and of the moments; random when 0")
 )
 
@@ -28,36 +32,78 @@ var (
 func TestLifecycleUnderKills(t *testing.T) {
 	t.Parallel()
 	program := binary(t, "act")
-	all, err := lifecycle.All("host")
+	playUnderKills(t, "host", 6, func(t *testing.T, s *lifecycle.Scenario) staged {
+		t.Helper()
+		journal := newJournal(t)
+		m := newMortal(t, shortDir(t))
+		m.live(t)
+		return staged{m, s.Real("host", program, journal), journal}
+	})
+}
+
+// staged is what a scenario is played with: a cluster that lives, the scenario's pod, and the file of its marks.
+type staged struct {
+	*mortal
+
+	pod     *corev1.Pod
+	journal string
+}
+
+// playUnderKills plays scenarios for a runtime, each on a cluster of its own, which stage makes: as many as -kills says,
+// or, without it, a few of those that are short.
+func playUnderKills(t *testing.T, runtime string, few int, stage func(*testing.T, *lifecycle.Scenario) staged) {
+	t.Helper()
+	all, err := lifecycle.All(runtime)
 	if err != nil {
 		t.Fatal(err)
+	}
+	count := *kills
+	if count == 0 {
+		count = few
+		all = slices.DeleteFunc(all, func(s *lifecycle.Scenario) bool { return s.Lasts() > shortScene })
 	}
 	seed := *killSeed
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // it is printed
 	}
 	t.Logf("seed %d", seed)
+	var died atomic.Int64
 	choose := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
-	for i := range *kills {
+	// Once all of them have ended.
+	t.Cleanup(func() { t.Logf("%d scenarios, %d kills", count, died.Load()) })
+	for i := range count {
 		s := all[choose.IntN(len(all))]
 		moments := rand.New(rand.NewPCG(seed, uint64(i)+1)) //nolint:gosec // repeatable on purpose
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			journal := newJournal(t)
-			m := &mortal{dir: shortDir(t), program: binary(t, "monoplane")}
-			m.live(t)
 			s := served(t, s)
-			m.play(t, s.Disturbed(), s.Real("host", program, journal), journal, moments)
+			on := stage(t, s)
+			on.play(t, s.Disturbed(), moments)
+			died.Add(on.deaths)
 		})
 	}
 }
 
+// shortScene is how long the scenarios of a few may let time pass.
+const shortScene = 5 * time.Second
+
 // mortal is a cluster that dies and comes back on the same directory.
 type mortal struct {
-	dir, program string
+	begin func() (*cluster, error)
+	// last is the signal that ends its last life.
+	last syscall.Signal
+	// deaths counts how often it has been killed.
+	deaths int64
 
 	mu  sync.Mutex
 	now *cluster
+}
+
+// newMortal returns one whose containers are processes of this machine.
+func newMortal(t *testing.T, dir string) *mortal {
+	t.Helper()
+	program := binary(t, "monoplane")
+	return &mortal{begin: func() (*cluster, error) { return start(program, dir) }, last: syscall.SIGTERM}
 }
 
 // live starts the cluster, whose last life ends with the test.
@@ -67,7 +113,7 @@ func (m *mortal) live(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.now.end(); err != nil {
+		if err := m.now.endBy(m.last); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -82,8 +128,9 @@ func (m *mortal) restart() error {
 	if m.now != nil {
 		_ = m.now.proc.Kill() // it may have ended
 		<-m.now.exited
+		m.deaths++
 	}
-	c, err := start(m.program, m.dir)
+	c, err := m.begin()
 	if err != nil {
 		return err
 	}
@@ -116,13 +163,14 @@ func (m *mortal) try(ctx context.Context, f func(*kubernetes.Clientset) error) e
 	}
 }
 
-func (m *mortal) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journal string, moments *rand.Rand) {
+func (on staged) play(t *testing.T, s *lifecycle.Scenario, moments *rand.Rand) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sceneTime)
 	defer cancel()
+	m, pod := on.mortal, on.pod
 	pod.Name = s.Name
 	seen := &lifecycle.History{}
-	go readMarks(ctx, journal, seen)
+	go readMarks(ctx, on.journal, seen)
 	err := m.try(ctx, func(c *kubernetes.Clientset) error {
 		_, err := c.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		return err

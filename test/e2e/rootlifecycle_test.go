@@ -5,8 +5,13 @@ package e2e_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"monoplane.dev/test/lifecycle"
@@ -63,6 +68,60 @@ func playOnImages(t *testing.T, m *machine, runtime string) {
 	// What is left of the scenes is told to go now: some of their pods would have minutes, and the server waits for them.
 	if err := c.removePods(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRootImageLifecycleUnderKills plays scenarios with containers of an image while the server is killed and started
+// again at random moments, as TestLifecycleUnderKills does with processes.
+//
+// spec: SAFE-1, DEL-10, CTR-6
+func TestRootImageLifecycleUnderKills(t *testing.T) {
+	programs := newBoxedPrograms(t)
+	playUnderKills(t, "oci", 2, func(t *testing.T, s *lifecycle.Scenario) staged {
+		t.Helper()
+		u := newMachine(t).imageCluster(t)
+		journal := programs.newJournal(t, u.machine.uid)
+		begin := func() (*cluster, error) {
+			c, err := u.start()
+			if err == nil {
+				c.dialer = u.machine.connect
+			}
+			return c, err
+		}
+		m := &mortal{begin: begin, last: syscall.SIGINT}
+		t.Cleanup(func() { u.leftNoMounts(t) }) // Once the last life has ended.
+		m.live(t)
+		t.Cleanup(func() { u.leftNoRoots(t, m.now) })
+		return staged{m, boxedScenario(s, journal), journal}
+	})
+}
+
+// leftNoRoots removes all pods, and checks that their root file systems go, too.
+func (u *imageCluster) leftNoRoots(t *testing.T, c *cluster) {
+	t.Helper()
+	if err := c.removePods(); err != nil {
+		t.Error(err)
+	}
+	err := poll(patience, func() (bool, string) {
+		left, err := os.ReadDir(filepath.Join(u.images, "roots"))
+		return err == nil && len(left) == 0, fmt.Sprint(left, err)
+	})
+	if err != nil {
+		t.Errorf("root file systems are left: %v", err)
+	}
+}
+
+// leftNoMounts checks that nothing of the cluster is mounted on the machine.
+func (u *imageCluster) leftNoMounts(t *testing.T) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, u.home) {
+			t.Errorf("a mount is left: %s", line)
+		}
 	}
 }
 

@@ -261,12 +261,17 @@ func (m *machine) imageCluster(t *testing.T) *imageCluster {
 // begin starts the server.
 func (u *imageCluster) begin(t *testing.T) *cluster {
 	t.Helper()
-	c, err := start(u.monoplane, u.dir, append([]string{"--runtime", "oci", "--image-dir", u.images}, u.flags...)...)
+	c, err := u.start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.now = c
 	return c
+}
+
+// start starts a server that the caller ends.
+func (u *imageCluster) start() (*cluster, error) {
+	return start(u.monoplane, u.dir, append([]string{"--runtime", "oci", "--image-dir", u.images}, u.flags...)...)
 }
 
 // podNetwork is the file of a pod's network namespace, as long as it runs.

@@ -43,7 +43,7 @@ func TestWorkloadsUnderKills(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
-	w := &worked{mortal: &mortal{dir: shortDir(t), program: binary(t, "monoplane")}, box: newBox(t)}
+	w := &worked{mortal: newMortal(t, shortDir(t)), box: newBox(t)}
 	w.live(t)
 	t.Cleanup(func() { w.clear(t) })
 	w.must(t, func(ctx context.Context, c *kubernetes.Clientset) error {

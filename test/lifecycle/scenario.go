@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -151,6 +152,30 @@ func parse(name string, text []byte) (*Scenario, error) {
 	}
 	return s, nil
 }
+
+// Lasts returns how much time the scenario lets pass by its own words, which is not all that it takes.
+func (s *Scenario) Lasts() time.Duration {
+	var passes, most time.Duration
+	for _, line := range s.script {
+		if words := strings.Fields(line); words[0] == "pass" {
+			d, _ := time.ParseDuration(words[1]) // what is none fails when it is played
+			passes += d
+		}
+	}
+	for _, line := range s.expect {
+		if about, limit, is := strings.Cut(line, " >= "); is && strings.HasPrefix(about, "apart:") {
+			d, _ := time.ParseDuration(limit)
+			most = max(most, d)
+		}
+	}
+	if d := s.Pod.Spec.ActiveDeadlineSeconds; d != nil && !slices.ContainsFunc(s.script, shortens) {
+		most = max(most, time.Duration(*d)*time.Second)
+	}
+	return max(most, passes)
+}
+
+// shortens reports whether a step gives the pod another deadline.
+func shortens(step string) bool { return strings.HasPrefix(step, "deadline ") }
 
 // Disturbed returns the scenario with those of its statements that hold also when the server dies on the way and comes
 // back: it may tell twice, and sends its signals and runs its hooks anew, but it starts nothing twice. The last that
