@@ -14,7 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// groupFiles are the settings of cgroups v1 that containers are given, by controller.
+// groupFiles are the settings of cgroups that containers are given: those of v1 by controller, and those of v2, whose
+// groups have no controller of their own. A machine with both keeps its controllers, and their files, in v1.
 var groupFiles = map[string][]string{
 	"cpu":     {"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"},
 	"cpuset":  {"cpuset.cpus", "cpuset.mems", "cpuset.effective_cpus"},
@@ -22,6 +23,8 @@ var groupFiles = map[string][]string{
 	"memory":  {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control", "memory.swappiness"},
 	"pids":    {"pids.max"},
 	"hugetlb": {"hugetlb.2MB.limit_in_bytes"},
+	"": {"cpu.weight", "cpu.max", "cpuset.cpus", "cpuset.mems", "cpuset.cpus.effective", "memory.max", "memory.swap.max",
+		"pids.max", "hugetlb.2MB.max"},
 }
 
 // pid returns the process of a container, as runtimes tell those who ask for details.
