@@ -49,8 +49,8 @@ type staged struct {
 	journal string
 }
 
-// playUnderKills plays scenarios for a runtime, each on a cluster of its own, which stage makes: as many as -kills says,
-// or, without it, a few of those that are short.
+// playUnderKills plays scenarios for a runtime, each on a cluster of its own, which stage makes: as many as -kills
+// says, or, without it, a few of those that are short.
 func playUnderKills(t *testing.T, runtime string, few int, stage func(*testing.T, *lifecycle.Scenario) staged) {
 	t.Helper()
 	all, err := lifecycle.All(runtime)

@@ -17,11 +17,9 @@ const mostLayers = 200
 
 const layersImage = "example.com/layers:1"
 
-// layersArchive has an image of so many layers above busybox, each of which overwrites a file of the one below it, and
-// removes another.
-func layersArchive(t *testing.T, program []byte) []byte {
+// busyboxLayer is the one layer of the test's image.
+func busyboxLayer(t testing.TB, program []byte) string {
 	t.Helper()
-	contents, headers := map[string]string{}, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}}
 	for r := tar.NewReader(bytes.NewReader(busyboxArchive(t, program))); ; {
 		h, err := r.Next()
 		if err != nil {
@@ -34,9 +32,16 @@ func layersArchive(t *testing.T, program []byte) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		contents["0.tar"] = string(b)
-		break
+		return string(b)
 	}
+}
+
+// layersArchive has an image of so many layers above busybox, each of which overwrites a file of the one below it, and
+// removes another.
+func layersArchive(t *testing.T, program []byte) []byte {
+	t.Helper()
+	contents, headers := map[string]string{}, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}}
+	contents["0.tar"] = busyboxLayer(t, program)
 	for i := 1; i < mostLayers; i++ {
 		own := []tar.Header{{Typeflag: tar.TypeDir, Name: "many", Mode: 0o755}, {Name: "many/top"},
 			{Name: fmt.Sprint("many/", i)}}
