@@ -72,13 +72,22 @@ func swaps(v2 bool) bool {
 	if err != nil || bytes.Count(areas, []byte{'\n'}) <= heading {
 		return false
 	}
-	setting := filepath.Join(cgroups, "memory", "memory.memsw.limit_in_bytes")
 	if v2 {
-		own, _ := os.ReadFile("/proc/self/cgroup") // the root has no such setting
-		setting = filepath.Join(cgroups, strings.TrimSpace(strings.TrimPrefix(string(own), "0::")), "memory.swap.max")
+		own, _ := os.ReadFile("/proc/self/cgroup")
+		return hasSetting(cgroups, strings.TrimSpace(strings.TrimPrefix(string(own), "0::")), "memory.swap.max")
 	}
-	_, err = os.Stat(setting)
+	_, err = os.Stat(filepath.Join(cgroups, "memory", "memory.memsw.limit_in_bytes"))
 	return err == nil
+}
+
+// hasSetting reports whether a group of cgroup2, or one above it, has a file. Where the runtime has moved this process
+// into a group of its own, controllers are handed down beside that only, and the root has no settings.
+func hasSetting(root, group, file string) bool {
+	for group = filepath.Clean("/" + group); ; group = filepath.Dir(group) {
+		if _, err := os.Stat(filepath.Join(root, group, file)); err == nil || group == "/" {
+			return err == nil
+		}
+	}
 }
 
 // throttles returns the counters by which a container could find out what else this machine is busy with.
