@@ -236,6 +236,19 @@ func TestRootTwoClusters(t *testing.T) {
 	check(t, nodens.Remove(t.Context(), first))
 }
 
+// testGoesOut checks which way pods go out and why, and that one reaches addresses elsewhere.
+func testGoesOut(t *testing.T, n *nodens.Namespace, a *pod, way nodens.Egress, why string, elsewhere ...string) {
+	t.Helper()
+	if got := n.Status(); got.Egress != way || !strings.Contains(got.Why, why) {
+		t.Errorf("the status is %+v; want %s because of %q", got, way, why)
+	}
+	for _, at := range elsewhere {
+		if got := a.try(order{Ask: "tcp", Addr: at, Bytes: 1 << 20}); got.Err != "" {
+			t.Errorf("%s by %s: %s", at, way, got.Err)
+		}
+	}
+}
+
 // TestRootFirewallComesLater: pods go out on the way that is possible, also when that changes. What goes through the
 // process does so until it ends.
 func TestRootFirewallComesLater(t *testing.T) {
@@ -248,10 +261,7 @@ func TestRootFirewallComesLater(t *testing.T) {
 	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
 	goesOut := func(way nodens.Egress, why string) {
 		t.Helper()
-		if got := n.Status(); got.Egress != way || !strings.Contains(got.Why, why) {
-			t.Errorf("the status is %+v; want %s because of %q", got, way, why)
-		}
-		a.do(order{Ask: "tcp", Addr: neighbour + ":80", Bytes: 1 << 20})
+		testGoesOut(t, n, a, way, why, neighbour+":80")
 	}
 	goesOut(nodens.EgressMasquerade, "")
 	conn, err := nftables.New()

@@ -67,14 +67,7 @@ func testDockerDrops(t *testing.T, program string) {
 	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
 	goesOut := func(way nodens.Egress, why string) {
 		t.Helper()
-		if got := n.Status(); got.Egress != way || !strings.Contains(got.Why, why) {
-			t.Errorf("the status is %+v; want %s because of %q", got, way, why)
-		}
-		for _, at := range everywhere {
-			if got := a.try(order{Ask: "tcp", Addr: at, Bytes: 1 << 20}); got.Err != "" {
-				t.Errorf("%s by %s: %s", at, way, got.Err)
-			}
-		}
+		testGoesOut(t, n, a, way, why, everywhere...)
 	}
 	goesOut(nodens.EgressMasquerade, "")
 	for _, rule := range []string{

@@ -238,13 +238,13 @@ func DiscoverAll(parent string) *Manager {
 // IsUnified tells whether the machine has nothing but cgroup2.
 func (m *Manager) IsUnified() bool { return m.onlyUnified }
 
-// all is where a machine that has nothing but cgroup2 has it mounted.
-const all = "/sys/fs/cgroup/"
+// mountOfUnified is where a machine that has nothing but cgroup2 has it.
+const mountOfUnified = "/sys/fs/cgroup/"
 
 // PathOf is the path of a container's group inside every hierarchy; empty where it has none that libcontainer, which
 // does not look elsewhere, would find.
 func (m *Manager) PathOf(pod sys.Cgroup, containerID string) string {
-	if below, ok := strings.CutPrefix(pod.Unified, all); ok && m.parent == "" && m.onlyUnified {
+	if below, ok := strings.CutPrefix(pod.Unified, mountOfUnified); ok && m.parent == "" && m.onlyUnified {
 		return path.Join("/", below, short(containerID))
 	}
 	name := ""

@@ -100,7 +100,8 @@ func (l Limits) Split(was Limits) (same, others Limits) {
 	return same, others
 }
 
-// setting is one limit in the words of both versions; one without what is wanted, but nobody is told if it cannot be.
+// setting is one limit in the words of both versions. Where what is empty, it is set if that is possible, and nobody
+// is told that it is not.
 type setting struct {
 	what       string
 	controller string

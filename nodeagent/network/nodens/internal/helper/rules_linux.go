@@ -55,7 +55,7 @@ func setRules(want *wire.Setup) error {
 	return writeFirst(want, ways)
 }
 
-// writeFirst does so by the first way of asking that the kernel has.
+// writeFirst writes the rules with the first of the ways of asking the process that the kernel has.
 func writeFirst(want *wire.Setup, ways [][]expr.Any) (err error) {
 	for _, ask := range ways {
 		if err = writeRules(want, ask); err == nil {
