@@ -21,7 +21,9 @@ then the server. It returns when the server's process has ended.
 
 The stop, once begun, goes on without this command: Ctrl-C ends the waiting only. Running it again waits for the
 same stop, and with --leave-pods it gives up the waiting for pods: the server ends, and the next start
-adopts those that still run.`,
+adopts those that still run.
+
+Pods and their network outlive a server that was killed, of which there is nothing to stop: start it again first.`,
 		Args: cobra.NoArgs,
 	}
 	dir := addDataDir(cmd.Flags())
