@@ -115,6 +115,9 @@ type Config struct {
 	// take over the nodes of the original: that is dead with all its pods, and will not come back. Without it such a
 	// node is refused; see Cluster.Refused. Start fails when there is nothing to confirm.
 	ConfirmOriginalDead bool
+	// Locked, if not nil, is called when DataDir is locked for this cluster, before anything in it is used: for programs
+	// that keep files of their own there. An error ends the start.
+	Locked func() error
 	// Version is what the server says of itself; "dev" by default.
 	Version string
 	// Logger gets what an operator should know; nothing is logged by default.

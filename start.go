@@ -102,6 +102,11 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.onStop(func(context.Context) error { return lock.Release() })
+	if c.cfg.Locked != nil {
+		if err := c.cfg.Locked(); err != nil {
+			return err
+		}
+	}
 	p := &parts{metrics: prometheus.NewRegistry()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {

@@ -26,6 +26,22 @@ import (
 // dialTimeout bounds the search for a running server.
 const dialTimeout = 5 * time.Second
 
+// NotRunningError says that no server runs on a data directory. There may be pods of one that was killed.
+type NotRunningError struct {
+	// Dir is the directory.
+	Dir string
+	// Never: there is nothing by which one could have been reached.
+	Never bool
+}
+
+// Error returns the message.
+func (e *NotRunningError) Error() string {
+	if e.Never {
+		return fmt.Sprintf("no cluster has run on %s: it has no kubeconfig", e.Dir)
+	}
+	return "no cluster runs on " + e.Dir
+}
+
 // dial connects to the server that runs on a data directory, as its administrator.
 func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 	dir, err := datadir.Open(dataDir)
@@ -48,10 +64,8 @@ func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 		return nil, fmt.Errorf("the cluster on %s has no listener, or is just starting: it has no kubeconfig", dataDir)
 	case err != nil:
 		return nil, err
-	case have:
-		return nil, fmt.Errorf("no cluster runs on %s", dataDir)
 	default:
-		return nil, fmt.Errorf("no cluster has run on %s: it has no kubeconfig", dataDir)
+		return nil, &NotRunningError{Dir: dataDir, Never: !have}
 	}
 	cfg, err := client.LoadConfig(filepath.Join(dataDir, datadir.Kubeconfig))
 	if err != nil {
@@ -71,7 +85,8 @@ func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 
 // Stop stops the pods of the server that runs on dataDir, each with its own grace, then the server, and
 // returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them, also when
-// they are being stopped already. Report, if not nil, is told the pods that are waited for.
+// they are being stopped already. Report, if not nil, is told the pods that are waited for. Without a server the error
+// is a *NotRunningError.
 //
 // The server goes on stopping when ctx ends, once it was asked to; another Stop joins the same stop. The error of pods
 // that could not be stopped comes when the server has ended.

@@ -15,11 +15,11 @@ import (
 	"monoplane.dev"
 )
 
-// up runs a cluster until a signal, an administrator's stop or a failure ends it.
-func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+// up runs a cluster until a signal, an administrator's stop or a failure ends it. The settings are those that the
+// configuration was made of.
+func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string, stdout io.Writer) error {
+	signals, ignore := notify()
+	defer ignore()
 	tuning, tuned := context.WithCancel(ctx)
 	defer tuned()
 	var serving atomic.Pointer[monoplane.Cluster]
@@ -31,13 +31,25 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		}
 	})
 
+	keep := func(starting bool) error {
+		if cfg.Runtime.Simulated() {
+			return nil
+		}
+		return keepLastUp(cfg.DataDir, settings, starting)
+	}
+	cfg.Locked = func() error { return keep(true) }
 	began := time.Now()
 	cluster, err := startUp(ctx, cfg, signals)
 	if err != nil {
 		return err
 	}
 	serving.Store(cluster)
-	r := running{cluster: cluster, signals: signals, stdout: stdout, goesDown: len(cfg.Machine.Shutdown) > 0}
+	r := running{
+		cluster: cluster, cfg: cfg, signals: signals, stdout: stdout, goesDown: len(cfg.Machine.Shutdown) > 0,
+	}
+	if err := keep(false); err != nil {
+		cfg.Logger.Warn("if this server is killed, monoplane down does not know its settings", "error", err)
+	}
 	early := r.untilReady(ctx)
 	switch {
 	case errors.Is(early, monoplane.ErrNodeRefused):
@@ -52,6 +64,29 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		r.untilStopped(ctx)
 	}
 	return errors.Join(early, r.stop(ctx))
+}
+
+// notify returns where the signals arrive that end a command, until ignore is called.
+func notify() (signals chan os.Signal, ignore func()) {
+	signals = make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// emptyOut starts a cluster in order to stop the pods that an earlier one has left, and their network.
+func emptyOut(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
+	signals, ignore := notify()
+	defer ignore()
+	cluster, err := startUp(ctx, cfg, signals)
+	if err != nil {
+		return err
+	}
+	r := running{cluster: cluster, cfg: cfg, signals: signals, stdout: stdout}
+	if err := cluster.Refused(); err != nil {
+		return errors.Join(err, r.stop(ctx))
+	}
+	r.stopPods(ctx, leaveAgain)
+	return r.stop(ctx)
 }
 
 // errEarly says that a start was cut short.
@@ -92,6 +127,7 @@ func startUp(ctx context.Context, cfg monoplane.Config, signals <-chan os.Signal
 // running is a cluster with the terminal that it was started in.
 type running struct {
 	cluster *monoplane.Cluster
+	cfg     monoplane.Config
 	signals <-chan os.Signal
 	stdout  io.Writer
 	// goesDown: SIGTERM means that the machine does.
@@ -193,6 +229,10 @@ func (r running) stop(ctx context.Context) error {
 	go func() { stopped <- r.cluster.Stop(context.WithoutCancel(ctx)) }()
 	select {
 	case err := <-stopped:
+		// That all pods have stopped is said afterwards, too.
+		if err == nil && r.cluster.StopPods(ctx, nil) == nil && !r.cfg.Runtime.Simulated() {
+			err = forgetLastUp(r.cfg.DataDir)
+		}
 		return err
 	case <-time.After(stopPatience):
 		return errors.New("the server did not end in time; nothing is lost")

@@ -304,7 +304,7 @@ func newUpCommand() *cobra.Command {
 
 Ctrl-C stops the pods, each with its own grace period, then the server; a second Ctrl-C stops the
 server at once and leaves the pods running. SIGTERM leaves them running too. The next start on the
-same data directory adopts pods that still run.
+same data directory adopts pods that still run; monoplane down stops them.
 
 A data directory that was copied, or restored from a snapshot, does not get the node: the pods may
 still run where the data come from. The API serves, and nothing is started or stopped. Once the
@@ -322,7 +322,7 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 		if err != nil {
 			return err
 		}
-		return up(cmd.Context(), cfg, cmd.OutOrStdout())
+		return up(cmd.Context(), cfg, readSettings(cmd.Flags()), cmd.OutOrStdout())
 	}
 	return cmd
 }

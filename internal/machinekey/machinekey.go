@@ -63,6 +63,13 @@ func Ensure(dir *datadir.Dir) (key Key, fresh bool, err error) {
 	return key, true, err
 }
 
+// Copied says why the key in the directory is not this machine's, as Ensure would find; empty when it is, or there is
+// none. It changes nothing.
+func Copied(dir *datadir.Dir) (why string, err error) {
+	_, why, err = read(dir)
+	return why, err
+}
+
 // Save writes the key, so that the directory is where it belongs from now on, and returns what it has written.
 func Save(dir *datadir.Dir, key Key) (Key, error) {
 	err := dir.Replace(Name, datadir.Flushed, func(f *os.File) (err error) {

@@ -24,6 +24,20 @@ func ensure(t *testing.T, path string) (Key, bool) {
 	return key, fresh
 }
 
+// why says what Copied does.
+func why(t *testing.T, path string) string {
+	t.Helper()
+	dir, err := datadir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Copied(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -66,7 +80,13 @@ func TestCopies(t *testing.T) {
 			t.Fatalf("a new directory: %+v, fresh %v", first, fresh)
 		}
 		c.copy(t, from, to)
+		if why := why(t, to); !strings.Contains(why, "copied") {
+			t.Errorf("%s: of the copy it is said that %q", c.tool, why)
+		}
 		copied, fresh := ensure(t, to)
+		if why := why(t, to) + why(t, from); why != "" {
+			t.Errorf("%s: of the two directories, each with its key: %q", c.tool, why)
+		}
 		if !fresh || copied.Value == first.Value || copied.Owner == first.Owner ||
 			!strings.Contains(copied.Copied, "copied") {
 			t.Errorf("%s: the copy has %+v, fresh %v; the original %+v", c.tool, copied, fresh, first)

@@ -323,17 +323,26 @@ func (n *network) deleteAll(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// down ends the cluster, after which nothing of it is on the machine.
+// down ends the cluster, after which nothing of it is on the machine: first by its server, then without one, since it
+// was killed.
 func (n *network) down() error {
-	s, err := n.start(0)
-	if err != nil {
-		return err
+	for _, killed := range []bool{false, true} {
+		s, err := n.start(0)
+		if err != nil {
+			return err
+		}
+		if killed {
+			s.kill()
+		}
+		if out, err := n.command("down", "--data-dir", n.data).CombinedOutput(); err != nil {
+			return fmt.Errorf("down, its server was killed: %v: %w: %s", killed, err, out)
+		}
+		<-s.exited
+		ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+		defer cancel()
+		if err := eventually(ctx, n.nothingOnMachine); err != nil {
+			return fmt.Errorf("after down, its server was killed: %v: %w", killed, err)
+		}
 	}
-	if out, err := n.command("down", "--data-dir", n.data).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	<-s.exited
-	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
-	defer cancel()
-	return eventually(ctx, n.nothingOnMachine)
+	return nil
 }

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -196,6 +197,47 @@ func TestTerminateAndDown(t *testing.T) {
 		t.Errorf("after down: exit code %d, pod alive: %v", code, alive(pid))
 	}
 	refused(t, monoplane(t, nil, "down", "--data-dir", c.dir), c.dir)
+}
+
+// Without its server, which was killed or told to leave the pods, `down` stops them itself: with the settings of the
+// last start, wherever those came from, and also when its addresses are taken. After it there is nothing to stop.
+func TestDownWithoutServer(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "told to leave": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, b := shortDir(t), newBox(t)
+			config := filepath.Join(filepath.Dir(dir), "config.yaml")
+			if err := os.WriteFile(config, []byte("node-labels:\n  a: b\n  c: d\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := startIn(t, dir, "--node-name", "other", "--config", config, "--register-with-taints", "x=y:PreferNoSchedule")
+			c.pods(t, "default").run(t, withGrace(podOf("polite", b.sh(
+				`trap 'echo bye >>BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30))
+			pid := b.pid(t, "pid")
+			c.signal(t, sig)
+			c.waitExit(t)
+			if !alive(pid) {
+				t.Fatal("the pod has gone with its server")
+			}
+			refused(t, monoplane(t, nil, "down", "--leave-pods", "--data-dir", dir), "no cluster runs on "+dir)
+
+			taken, err := net.Listen("tcp", strings.TrimPrefix(c.url, "https://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer taken.Close()
+			r := monoplane(t, nil, "down", "--data-dir", dir)
+			if r.code != 0 || r.stderr != "" || !regexp.MustCompile(
+				`(?s)^No server runs on .*Stopping pods default/polite.*Monoplane has stopped\.\n$`).MatchString(r.stdout) {
+				t.Errorf("down: %+v", r)
+			}
+			if alive(pid) || b.read("bye") != "bye\n" || len(holders(dir)) > 0 {
+				t.Errorf("after down the pod lives: %v, its last words: %q; processes: %v", alive(pid), b.read("bye"), holders(dir))
+			}
+			refused(t, monoplane(t, nil, "down", "--data-dir", dir), "no cluster runs on "+dir)
+		})
+	}
 }
 
 func TestSnapshot(t *testing.T) {
