@@ -85,7 +85,7 @@ func emptyOut(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error
 	if err := cluster.Refused(); err != nil {
 		return errors.Join(err, r.stop(ctx))
 	}
-	r.stopPods(ctx, leaveAgain)
+	r.stopPods(ctx, leaveOnce)
 	return r.stop(ctx)
 }
 
@@ -182,6 +182,7 @@ func (r running) leave() {
 // What follows the pods that are waited for.
 const (
 	leaveAgain = " (Ctrl-C again leaves them running)"
+	leaveOnce  = " (Ctrl-C leaves them running)"
 	leaveDown  = " (asked for by monoplane down; Ctrl-C leaves them running)"
 )
 

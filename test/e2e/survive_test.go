@@ -229,7 +229,7 @@ func TestDownWithoutServer(t *testing.T) {
 			defer taken.Close()
 			r := monoplane(t, nil, "down", "--data-dir", dir)
 			if r.code != 0 || r.stderr != "" || !regexp.MustCompile(
-				`(?s)^No server runs on .*Stopping pods default/polite.*Monoplane has stopped\.\n$`).MatchString(r.stdout) {
+				`(?s)^No server runs on .*Stopping pods default/polite \(Ctrl-C leaves.*Monoplane has stopped\.\n$`).MatchString(r.stdout) {
 				t.Errorf("down: %+v", r)
 			}
 			if alive(pid) || b.read("bye") != "bye\n" || len(holders(dir)) > 0 {
