@@ -85,8 +85,11 @@ func emptyOut(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error
 	if err := cluster.Refused(); err != nil {
 		return errors.Join(err, r.stop(ctx))
 	}
-	r.stopPods(ctx, leaveOnce)
-	return r.stop(ctx)
+	stopped := r.stopPods(ctx, leaveOnce)
+	if err := r.stop(ctx); err != nil || stopped {
+		return err
+	}
+	return monoplane.ErrLeft
 }
 
 // errEarly says that a start was cut short.
@@ -186,8 +189,8 @@ const (
 	leaveDown  = " (asked for by monoplane down; Ctrl-C leaves them running)"
 )
 
-// stopPods waits for the pods to stop, until a signal.
-func (r running) stopPods(ctx context.Context, hint string) {
+// stopPods waits for the pods to stop, until a signal, and reports whether all have.
+func (r running) stopPods(ctx context.Context, hint string) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -198,9 +201,11 @@ func (r running) stopPods(ctx context.Context, hint string) {
 		}
 	}()
 	progress := stopping{w: r.stdout, hint: hint, now: time.Now}
-	if err := r.cluster.StopPods(ctx, progress.show); err != nil { // Stop returns the reason
+	err := r.cluster.StopPods(ctx, progress.show)
+	if err != nil { // Stop returns the reason
 		r.leave()
 	}
+	return err == nil
 }
 
 // shutDown ends the pods because the machine goes down, until a signal.
