@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/google/nftables"
@@ -172,6 +173,7 @@ func (n *Namespace) Netfilter() (*netlink.Conn, error) {
 type connection struct{ pipe }
 
 func (c *connection) Close() error                             { return c.socket.Close() }
+func (c *connection) SyscallConn() (syscall.RawConn, error)    { return c.socket.SyscallConn() }
 func (c *connection) Send(m netlink.Message) error             { return c.SendMessages([]netlink.Message{m}) }
 func (c *connection) Receive() ([]netlink.Message, error)      { return c.exchange(nil) }
 func (c *connection) SendMessages(all []netlink.Message) error { _, err := c.exchange(all); return err }
