@@ -14,10 +14,11 @@ import (
 
 // Config is what an Applier works with.
 type Config struct {
-	// NFTables opens a connection to nftables of the namespace. It is closed after each use when it is a lasting one.
+	// NFTables opens a connection that nftables of the namespace is read with. It is closed after each use when it is a
+	// lasting one.
 	NFTables func() (*nftables.Conn, error)
-	// Netfilter opens a socket of family NETLINK_NETFILTER in the namespace, to learn whether anybody has changed any
-	// table. Without it Verify reads the table each time.
+	// Netfilter opens a socket of family NETLINK_NETFILTER in the namespace, for changes of nftables and to learn whether
+	// anybody else has made any.
 	Netfilter func() (*netlink.Conn, error)
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -36,17 +37,19 @@ type Applier struct {
 	// generation is the number of the ruleset when the table was read, and one more for each transaction since. While
 	// the kernel's number is the same, nobody else has changed anything.
 	generation uint32
+	// mostBytes is what transactions are asked to be at most, see nft.NewBatch.
+	mostBytes int
 }
 
 // NewApplier returns an Applier that has not touched anything yet.
 func NewApplier(cfg Config) (*Applier, error) {
-	if cfg.NFTables == nil {
-		return nil, errors.New("policies: NFTables is missing")
+	if cfg.NFTables == nil || cfg.Netfilter == nil {
+		return nil, errors.New("policies: NFTables or Netfilter is missing")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Applier{cfg: cfg, table: newTable(), dirty: newTouched()}, nil
+	return &Applier{cfg: cfg, table: newTable(), dirty: newTouched(), mostBytes: nft.MostBytes}, nil
 }
 
 // Apply makes what has changed in the world count. After an error it is remembered, and made with the next call. The
@@ -83,21 +86,21 @@ func (a *Applier) attempt(w *World) error {
 		a.dirty = newTouched() // a table that is made begins with everything
 		return nil
 	}
-	conn, err := a.cfg.NFTables()
+	b, err := nft.NewBatch(a.cfg.Netfilter, a.mostBytes)
 	if err != nil {
-		return fmt.Errorf("opening nftables: %w", err)
+		return err
 	}
-	defer func() { _ = conn.CloseLasting() }()
-	if err := a.know(conn, w); err != nil {
+	defer func() { _ = b.Close() }()
+	if err := a.know(w); err != nil {
 		return err
 	}
 	if idle {
-		return a.remove(conn)
+		return a.remove(b)
 	}
-	if err := a.make(conn, w); err != nil {
+	if err := a.make(b, w); err != nil {
 		return err
 	}
-	if err := a.carryOut(conn, a.plan(w)); err != nil {
+	if err := a.carryOut(b, a.plan(w)); err != nil {
 		return err
 	}
 	a.dirty = newTouched()
@@ -105,10 +108,15 @@ func (a *Applier) attempt(w *World) error {
 }
 
 // know reads the table unless it is known.
-func (a *Applier) know(conn *nftables.Conn, w *World) error {
+func (a *Applier) know(w *World) error {
 	if a.kernel != nil {
 		return nil
 	}
+	conn, err := a.cfg.NFTables()
+	if err != nil {
+		return fmt.Errorf("opening nftables: %w", err)
+	}
+	defer func() { _ = conn.CloseLasting() }()
 	wanted := make(map[string]int, len(w.chains))
 	for name, c := range w.chains {
 		wanted[name] = a.table.ruleCount(c)
@@ -132,13 +140,17 @@ func (a *Applier) know(conn *nftables.Conn, w *World) error {
 }
 
 // remove takes the table away, with its hooks.
-func (a *Applier) remove(conn *nftables.Conn) error {
+func (a *Applier) remove(b *nft.Batch) error {
 	if a.kernel.exists {
-		conn.DelTable(a.table.Table)
-		if err := conn.Flush(); err != nil {
+		b.Conn.DelTable(a.table.Table)
+		if err := b.End(); err != nil {
 			return fmt.Errorf("removing table %s: %w", TableName, err)
 		}
-		a.generation++
+		transactions, err := b.Commit()
+		if err != nil {
+			return fmt.Errorf("removing table %s: %w", TableName, err)
+		}
+		a.generation += transactions
 	}
 	a.kernel, a.dirty = newKernel(), newTouched()
 	return nil
@@ -146,21 +158,24 @@ func (a *Applier) remove(conn *nftables.Conn) error {
 
 // make makes the fixed part where it is missing or damaged. In place of a table that exists it makes a whole new one:
 // what is isolated stays so, because it is one transaction with all that is wanted, unless that is too much for one.
-func (a *Applier) make(conn *nftables.Conn, w *World) error {
+func (a *Applier) make(b *nft.Batch, w *World) error {
 	if a.kernel.fixed {
 		return nil
 	}
 	if a.kernel.exists {
-		conn.DelTable(a.table.Table)
+		b.Conn.DelTable(a.table.Table)
 	}
 	t := a.table
-	conn.CreateTable(t.Table)
+	b.Conn.CreateTable(t.Table)
 	for _, name := range fixedSets() {
-		if err := conn.AddSet(t.number(t.set(name)), nil); err != nil {
+		if err := b.Conn.AddSet(t.number(t.set(name)), nil); err != nil {
 			return err
 		}
 	}
-	t.lasting.AddFixed(conn)
+	t.lasting.AddFixed(b.Conn)
+	if err := b.End(); err != nil {
+		return fmt.Errorf("making table %s: %w", TableName, err)
+	}
 	// What follows is in the same transaction, as far as it fits.
 	k := newKernel()
 	k.exists, k.fixed = true, true

@@ -78,6 +78,9 @@ func (p packet) onPort(a Allowance) bool {
 	return false
 }
 
+// SetMostBytes bounds transactions.
+func (a *Applier) SetMostBytes(n int) { a.mostBytes = n }
+
 // Differences says how the contents of two worlds differ; "" for not at all.
 func (w *World) Differences(o *World) string {
 	verdicts := func(w *World) map[element]string {

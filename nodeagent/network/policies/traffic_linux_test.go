@@ -21,6 +21,7 @@ import (
 
 	networkingv1 "monoplane.dev/api/networking/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/network/nft"
 	"monoplane.dev/nodeagent/network/policies"
 	"monoplane.dev/nodeagent/network/test/netnstest"
 )
@@ -452,7 +453,8 @@ func (g *ground) ping(src, dst *subject) (answered bool) {
 	return answered
 }
 
-// The kernel takes a policy with many peers and ports, and a set with more elements than go into one transaction.
+// The kernel takes a policy with many peers and ports, and a set with many elements: in one transaction, or in some
+// where its socket cannot hold as much.
 func TestMuch(t *testing.T) {
 	g := newGround(t)
 	dst := g.all[1]
@@ -477,7 +479,38 @@ func TestMuch(t *testing.T) {
 	}
 	p.Spec.Ingress = append(p.Spec.Ingress, rule)
 	g.world.SetPolicy(cache.Key{Namespace: "a", Name: strings.Repeat("long", 60)}, p)
+	generation := func() uint32 {
+		n, err := nft.Generation(g.node.Netfilter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := generation()
 	g.apply()
+	if got := generation() - before; got != 1 {
+		t.Errorf("a table that is new is %d transactions", got)
+	}
+	if d, err := g.applier.Differences(g.world); err != nil || d != "" {
+		t.Fatalf("%v %s", err, d)
+	}
+
+	conn, err := g.node.NFTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseLasting() }()
+	conn.DelTable(&nftables.Table{Name: policies.TableName, Family: nftables.TableFamilyINet})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	g.applier = g.restarted()
+	g.applier.SetMostBytes(32 << 10)
+	before = generation()
+	g.apply()
+	if got := generation() - before; got < 3 {
+		t.Errorf("by small transactions it is %d", got)
+	}
 	if d, err := g.applier.Differences(g.world); err != nil || d != "" {
 		t.Fatalf("%v %s", err, d)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // step is a part of a transaction. In one transaction, and from one to the next, steps of a lower pass come first:
@@ -16,7 +18,6 @@ type step struct {
 	// name is that of a chain or of a set of one family.
 	name  string
 	chain Chain
-	rules int
 	// element is deleted if had, and added if wanted; both for one of a map that leads elsewhere now, from and to chains.
 	element     element
 	had, wanted bool
@@ -34,28 +35,8 @@ const (
 	passes
 )
 
-const (
-	// mostBytes bounds a transaction: netlink's buffers are bounded for who is not root of the machine.
-	mostBytes = 120 << 10
-	// mostElements bounds a message.
-	mostElements = 100
-)
-
-// bytes is about how long the messages of a step are.
-func (s step) bytes() int {
-	switch s.pass {
-	case addChain:
-		n := 400 + 900*s.rules
-		for _, a := range s.chain.Allow {
-			n += 96 * (len(a.Blocks) + len(a.Ports)) * max(1, s.rules/max(1, len(s.chain.Allow)))
-		}
-		return n
-	case moveElement:
-		return 160 + len(s.from) + len(s.to)
-	default:
-		return 400
-	}
-}
+// mostElements bounds a message.
+const mostElements = 100
 
 // plan returns the steps from what the kernel has to what is wanted, by pass.
 func (a *Applier) plan(w *World) []step {
@@ -73,7 +54,7 @@ func (a *Applier) plan(w *World) []step {
 		c, want := w.chains[name]
 		switch have := a.kernel.chains[name]; {
 		case want && !have:
-			add(step{pass: addChain, name: name, chain: c, rules: a.table.ruleCount(c)})
+			add(step{pass: addChain, name: name, chain: c})
 		case !want && have:
 			add(step{pass: deleteChain, name: name})
 		}
@@ -107,11 +88,48 @@ func order(chain string) int {
 	return 0
 }
 
-// carryOut makes the changes, in one transaction when they fit.
-func (a *Applier) carryOut(conn *nftables.Conn, steps []step) error {
+// carryOut makes the changes in one transaction if they fit. If not, all that packets meet is still changed by one, as
+// far as that fits: chains and sets are of no effect until elements lead to them.
+func (a *Applier) carryOut(b *nft.Batch, steps []step) error {
+	if err := a.put(b, steps); err != nil {
+		return fmt.Errorf("changing table %s: %w", TableName, err)
+	}
+	transactions, err := b.Commit()
+	if err != nil {
+		return fmt.Errorf("changing table %s: %w", TableName, err)
+	}
+	a.generation += transactions
+	for _, s := range steps {
+		a.kernel.done(s)
+	}
+	return nil
+}
+
+// put puts steps into the batch.
+func (a *Applier) put(b *nft.Batch, steps []step) error {
+	t := a.table
 	for len(steps) > 0 {
-		n := cut(steps)
-		if err := a.commit(conn, steps[:n]); err != nil {
+		n := 1
+		var err error
+		switch s := steps[0]; s.pass {
+		case addSet:
+			err = b.Conn.AddSet(t.number(t.set(s.name)), nil)
+		case addChain:
+			err = t.putChain(b.Conn, s.chain)
+		case moveElement:
+			for n < len(steps) && steps[n].pass == moveElement {
+				n++
+			}
+			err = moveAll(b, t, steps[:n])
+		case deleteChain:
+			b.Conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.name})
+		case deleteSet:
+			b.Conn.DelSet(&nftables.Set{Table: t.Table, Name: s.name})
+		}
+		if err != nil {
+			return err
+		}
+		if err := b.End(); err != nil {
 			return err
 		}
 		steps = steps[n:]
@@ -119,61 +137,11 @@ func (a *Applier) carryOut(conn *nftables.Conn, steps []step) error {
 	return nil
 }
 
-// cut returns how many steps go into one transaction.
-func cut(steps []step) int {
-	size := 0
-	for i, s := range steps {
-		if size += s.bytes(); size > mostBytes && i > 0 {
-			return i
-		}
-	}
-	return len(steps)
-}
-
-// commit makes one transaction.
-func (a *Applier) commit(conn *nftables.Conn, steps []step) error {
-	t := a.table
-	var moved []step
-	for _, s := range steps {
-		var err error
-		if s.pass > moveElement && moved != nil {
-			err = moveAll(conn, t, moved)
-			moved = nil
-		}
-		switch s.pass {
-		case addSet:
-			err = conn.AddSet(t.number(t.set(s.name)), nil)
-		case addChain:
-			err = t.putChain(conn, s.chain)
-		case moveElement:
-			moved = append(moved, s)
-		case deleteChain:
-			conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.name})
-		case deleteSet:
-			conn.DelSet(&nftables.Set{Table: t.Table, Name: s.name})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := moveAll(conn, t, moved); err != nil {
-		return err
-	}
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("changing table %s: %w", TableName, err)
-	}
-	a.generation++
-	for _, s := range steps {
-		a.kernel.done(s)
-	}
-	return nil
-}
-
-// moveAll deletes and adds elements; steps are ordered by sets.
-func moveAll(conn *nftables.Conn, t *table, steps []step) error {
+// moveAll deletes and adds elements, and cuts where they may be in two transactions. Steps are ordered by sets.
+func moveAll(b *nft.Batch, t *table, steps []step) error {
 	for len(steps) > 0 {
 		n := 1
-		for n < len(steps) && steps[n].element.set == steps[0].element.set {
+		for n < min(len(steps), mostElements) && steps[n].element.set == steps[0].element.set {
 			n++
 		}
 		s := t.set(steps[0].element.set)
@@ -186,15 +154,18 @@ func moveAll(conn *nftables.Conn, t *table, steps []step) error {
 				come = append(come, newElement(s, st.element, st.to))
 			}
 		}
-		for part := range slices.Chunk(gone, mostElements) {
-			if err := conn.SetDeleteElements(s, part); err != nil {
+		if len(gone) > 0 {
+			if err := b.Conn.SetDeleteElements(s, gone); err != nil {
 				return err
 			}
 		}
-		for part := range slices.Chunk(come, mostElements) {
-			if err := conn.SetAddElements(s, part); err != nil {
+		if len(come) > 0 {
+			if err := b.Conn.SetAddElements(s, come); err != nil {
 				return err
 			}
+		}
+		if err := b.Cut(); err != nil {
+			return err
 		}
 		steps = steps[n:]
 	}
