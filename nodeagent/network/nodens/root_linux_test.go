@@ -21,6 +21,12 @@ func TestRootNFTables(t *testing.T) {
 	}
 }
 
+func TestRootManyServices(t *testing.T) {
+	if onMachine(t, false) {
+		testManyServices(t)
+	}
+}
+
 func TestRootRefusals(t *testing.T) {
 	if onMachine(t, false) {
 		testRefusals(t)

@@ -17,10 +17,11 @@ import (
 
 // Config is what an Applier works with.
 type Config struct {
-	// NFTables opens a connection to nftables of the namespace. It is closed after each use when it is a lasting one.
+	// NFTables opens a connection that nftables of the namespace is read with. It is closed after each use when it is a
+	// lasting one.
 	NFTables func() (*nftables.Conn, error)
-	// Netfilter opens a socket of family NETLINK_NETFILTER in the namespace, for connection tracking. Without it UDP
-	// flows go on to endpoints that are gone until they have been silent for a while.
+	// Netfilter opens a socket of family NETLINK_NETFILTER in the namespace, for changes of nftables and for connection
+	// tracking.
 	Netfilter func() (*netlink.Conn, error)
 	// Inside are the ranges that pods have addresses from: for them externalTrafficPolicy does not count.
 	Inside []netip.Prefix
@@ -48,17 +49,21 @@ type Applier struct {
 	// generation is the number of the ruleset when the table was read, and one more for each transaction since. While
 	// the kernel's number is the same, nobody else has changed anything.
 	generation uint32
+	// mostBytes is what transactions are asked to be at most, see nft.NewBatch.
+	mostBytes int
 }
 
 // NewApplier returns an Applier that has not touched anything yet.
 func NewApplier(cfg Config) (*Applier, error) {
-	if cfg.NFTables == nil {
-		return nil, errors.New("services: NFTables is missing")
+	if cfg.NFTables == nil || cfg.Netfilter == nil {
+		return nil, errors.New("services: NFTables or Netfilter is missing")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Applier{cfg: cfg, table: newTable(cfg.Inside), ledger: newLedger(), dirty: newTouched()}, nil
+	return &Applier{
+		cfg: cfg, table: newTable(cfg.Inside), ledger: newLedger(), dirty: newTouched(), mostBytes: nft.MostBytes,
+	}, nil
 }
 
 // Apply makes changes count. After an error they are remembered and made with the next call, which may have none of
@@ -95,19 +100,19 @@ func (a *Applier) settle(ctx context.Context) error {
 }
 
 func (a *Applier) attempt() error {
-	conn, err := a.cfg.NFTables()
+	b, err := nft.NewBatch(a.cfg.Netfilter, a.mostBytes)
 	if err != nil {
-		return fmt.Errorf("opening nftables: %w", err)
+		return err
 	}
-	defer func() { _ = conn.CloseLasting() }()
-	if err := a.know(conn); err != nil {
+	defer func() { _ = b.Close() }()
+	if err := a.know(b); err != nil {
 		return err
 	}
 	changes, err := a.plan()
 	if err != nil {
 		return err
 	}
-	if err := a.carryOut(conn, changes); err != nil {
+	if err := a.carryOut(b, changes); err != nil {
 		return err
 	}
 	forget := a.dirty.entries
@@ -121,11 +126,16 @@ func (a *Applier) attempt() error {
 	return nil
 }
 
-// know reads the table unless it is known, and makes its fixed part where that is missing or damaged.
-func (a *Applier) know(conn *nftables.Conn) error {
+// know reads the table unless it is known. Where its fixed part is missing or damaged the batch begins with a new one.
+func (a *Applier) know(b *nft.Batch) error {
 	if a.kernel != nil {
 		return nil
 	}
+	conn, err := a.cfg.NFTables()
+	if err != nil {
+		return fmt.Errorf("opening nftables: %w", err)
+	}
+	defer func() { _ = conn.CloseLasting() }()
 	wanted := make(map[string]int, len(a.ledger.chains))
 	for name, c := range a.ledger.chains {
 		wanted[name] = a.table.ruleCount(c)
@@ -140,12 +150,11 @@ func (a *Applier) know(conn *nftables.Conn) error {
 		return err
 	}
 	if !k.fixed {
-		if err := a.table.create(conn, k.exists); err != nil {
+		if err := errors.Join(a.table.create(b.Conn, k.exists), b.End()); err != nil {
 			return fmt.Errorf("making table %s: %w", TableName, err)
 		}
 		k = newKernel()
 		k.exists, k.fixed = true, true
-		generation++
 	}
 	if genErr != nil {
 		a.cfg.Logger.Warn("The generation of the nftables ruleset cannot be read", "err", genErr)
@@ -156,7 +165,7 @@ func (a *Applier) know(conn *nftables.Conn) error {
 	return nil
 }
 
-// create makes the fixed part in one transaction, in place of a table that exists.
+// create makes the fixed part, in place of a table that exists.
 func (t *table) create(conn *nftables.Conn, exists bool) error {
 	if exists {
 		conn.DelTable(t.Table)
@@ -175,5 +184,5 @@ func (t *table) create(conn *nftables.Conn, exists bool) error {
 		}
 	}
 	t.lasting.AddFixed(conn)
-	return conn.Flush()
+	return nil
 }

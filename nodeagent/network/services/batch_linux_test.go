@@ -1,9 +1,12 @@
 package services_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/mdlayher/netlink"
@@ -16,7 +19,13 @@ import (
 
 // written is what the kernel says has been written to nftables: how many objects in how many bytes, by how many
 // transactions.
-type written struct{ objects, bytes, transactions int }
+type written struct {
+	objects, bytes, transactions int
+	// led is by how many transactions it was changed where connections are led.
+	led int
+	// lost says that a transaction has taken away more of where connections are led than it has put there.
+	lost bool
+}
 
 // watch returns a function that says what has been written since its last call. The kernel tells of a transaction
 // before it answers the one who made it.
@@ -25,7 +34,7 @@ func (w *world) watch() func() written {
 	conn, err := w.node.Netfilter()
 	if err == nil {
 		w.t.Cleanup(func() { _ = conn.Close() })
-		err = conn.JoinGroup(unix.NFNLGRP_NFTABLES)
+		err = errors.Join(conn.JoinGroup(unix.NFNLGRP_NFTABLES), conn.SetReadBuffer(4<<20))
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -37,6 +46,7 @@ func (w *world) watch() func() written {
 	buf := make([]byte, 1<<20)
 	return func() (all written) {
 		w.t.Helper()
+		led := map[uint16]int{} // by the kind of message, in a transaction
 		for {
 			var n int
 			var err error
@@ -49,16 +59,55 @@ func (w *world) watch() func() written {
 			}
 			for rest := buf[:n]; len(rest) >= unix.SizeofNlMsghdr; {
 				size := int(binary.NativeEndian.Uint32(rest))
-				if binary.NativeEndian.Uint16(rest[4:])&0xff == unix.NFT_MSG_NEWGEN {
+				switch kind := binary.NativeEndian.Uint16(rest[4:]) & 0xff; kind {
+				case unix.NFT_MSG_NEWGEN:
 					all.transactions++
-				} else {
+					if len(led) > 0 {
+						all.led++
+					}
+					all.lost = all.lost || led[unix.NFT_MSG_DELSETELEM] > led[unix.NFT_MSG_NEWSETELEM]
+					clear(led)
+				default:
 					all.objects++
 					all.bytes += size
+					if n := elements(rest[:size], "services4"); n > 0 {
+						led[kind] += n
+					}
 				}
 				rest = rest[min((size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(rest)):]
 			}
 		}
 	}
+}
+
+// elements returns how many elements of a set a message tells of.
+func elements(message []byte, set string) (n int) {
+	kind := binary.NativeEndian.Uint16(message[4:]) & 0xff
+	if kind != unix.NFT_MSG_NEWSETELEM && kind != unix.NFT_MSG_DELSETELEM {
+		return 0
+	}
+	d, err := netlink.NewAttributeDecoder(message[unix.SizeofNlMsghdr+4:])
+	if err != nil {
+		return 0
+	}
+	name := ""
+	for d.Next() {
+		switch d.Type() {
+		case unix.NFTA_SET_ELEM_LIST_SET:
+			name = d.String()
+		case unix.NFTA_SET_ELEM_LIST_ELEMENTS:
+			d.Nested(func(each *netlink.AttributeDecoder) error {
+				for each.Next() {
+					n++
+				}
+				return nil
+			})
+		}
+	}
+	if name != set {
+		return 0
+	}
+	return n
 }
 
 // transactions returns how many transactions of nftables f makes.
@@ -101,11 +150,17 @@ func TestTransactions(t *testing.T) {
 	w := newWorld(t)
 	w.apply()
 	few := 10
+	const several = 150
+	// What Linux allows who is not root has been no more than this.
+	w.applier.SetMostBytes(416 << 10)
 	for _, c := range []struct {
 		name    string
 		changes []services.Change
 		want    uint32
 	}{
+		{"two hundred Services", batch(few, 200, 1, 2), 1},
+		{"other endpoints of many", batch(few, several, 3), 1},
+		{"two hundred go", batch(few, 200), 1},
 		{"ten Services", batch(0, few, 1, 2), 1},
 		{"other endpoints of all", batch(0, few, 3), 1},
 		{"other endpoints of one", batch(0, 1, 1, 2, 3), 1},
@@ -120,6 +175,7 @@ func TestTransactions(t *testing.T) {
 		w.same()
 	}
 
+	w.applier.SetMostBytes(nft.MostBytes)
 	w.apply(batch(0, few, 1, 2)...)
 	change := func() (all []written) {
 		t.Helper()
@@ -136,9 +192,10 @@ func TestTransactions(t *testing.T) {
 			t.Errorf("a change of one Service is %+v", c)
 		}
 	}
-	// What does not fit into one transaction takes some, not one for each Service.
-	const many, mostTransactions = 2000, 200
-	if got := w.transactions(func() { w.apply(batch(few, many-few, 1, 2)...) }); got > mostTransactions {
+	// What does not fit into one transaction takes some, not one for each Service. Where the kernel allows who is not
+	// root large buffers it fits.
+	const many, mostTransactions = 2000, 20
+	if got := w.transactions(func() { w.apply(batch(few, many-few, 1, 2)...) }); got == 0 || got > mostTransactions {
 		t.Errorf("%d Services at once are %d transactions", many-few, got)
 	}
 	for i, c := range change() {
@@ -147,10 +204,68 @@ func TestTransactions(t *testing.T) {
 			t.Errorf("among %d Services a change of one is %+v; among few it is %+v", many, c, few)
 		}
 	}
-	if got := w.transactions(func() { w.apply(batch(0, many)...) }); got > mostTransactions {
+	if got := w.transactions(func() { w.apply(batch(0, many)...) }); got == 0 || got > mostTransactions {
 		t.Errorf("%d Services that go at once are %d transactions", many, got)
 	}
 	w.same()
+}
+
+// TestLargeBatches: of a batch that does not fit into one transaction, one changes where connections are led, with all
+// that it is to lead to made before. Where that does not fit either, no address is without its Service in between.
+func TestLargeBatches(t *testing.T) {
+	w := newWorld(t)
+	w.apply()
+	const many = 40 // changes of 14 KB where connections are led
+	for _, mostBytes := range []int{16 << 10, 10 << 10} {
+		w.applier.SetMostBytes(mostBytes)
+		since := w.watch()
+		for i, ends := range [][]int{{1, 2}, {3}, {1, 2, 3}, nil} {
+			moved := i == 1 || i == 2
+			once := !moved || mostBytes > 14<<10
+			w.apply(batch(0, many, ends...)...)
+			got := since()
+			if moved && got.transactions < 2 || (got.led == 1) != once || got.lost != (ends == nil) {
+				t.Errorf("endpoints %v of %d Services, by %d bytes: %+v", ends, many, mostBytes, got)
+			}
+			w.same()
+		}
+	}
+}
+
+// TestUnclearChange: where the kernel's answer is lost, the table is read, and nothing is done twice.
+func TestUnclearChange(t *testing.T) {
+	w := newWorld(t)
+	w.apply()
+	lost := 0
+	w.cfg.Netfilter = func() (*netlink.Conn, error) {
+		conn, err := w.node.Netfilter()
+		if err == nil && lost == 0 {
+			// What the kernel tells of each change leaves no room for its answer.
+			lost++
+			err = errors.Join(conn.JoinGroup(unix.NFNLGRP_NFTABLES), conn.SetReadBuffer(1))
+		}
+		return conn, err
+	}
+	var log bytes.Buffer
+	w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w.applier = w.restarted()
+	if got := w.transactions(func() { w.apply(batch(0, 50, 1, 2)...) }); got != 1 {
+		t.Errorf("%d transactions", got)
+	}
+	if !strings.Contains(log.String(), nft.ErrUnclear.Error()) {
+		t.Errorf("the log does not say that the answer was lost: %s", log.String())
+	}
+	w.same()
+	if got := w.transactions(func() { w.apply(batch(0, 50, 3)...) }); got != 1 {
+		t.Errorf("%d transactions of the next batch", got)
+	}
+	if got := w.transactions(func() {
+		if err := w.applier.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}); got != 0 {
+		t.Errorf("nothing is wrong, and %d transactions put it right", got)
+	}
 }
 
 // same checks that the kernel's table says what the Services want.

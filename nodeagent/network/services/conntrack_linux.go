@@ -55,7 +55,7 @@ func (a *Applier) forgetFlows(entries map[Entry]bool) error {
 			udp[e] = a.ledger.backends(e)
 		}
 	}
-	if len(udp) == 0 || a.cfg.Netfilter == nil {
+	if len(udp) == 0 {
 		return nil
 	}
 	conn, err := a.cfg.Netfilter()

@@ -5,6 +5,9 @@ import (
 	"maps"
 )
 
+// SetMostBytes bounds transactions.
+func (a *Applier) SetMostBytes(n int) { a.mostBytes = n }
+
 // Differences says how the kernel's table differs from what the Services want, by reading all of it; "" for not at
 // all.
 func (a *Applier) Differences() (string, error) {

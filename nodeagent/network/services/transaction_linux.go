@@ -31,14 +31,6 @@ type step struct {
 	del, add []nftables.SetElement
 }
 
-// cost is about how many messages a step needs.
-func (s step) cost() int {
-	if s.pass == addChain {
-		return 6 + len(s.chain.Backends)/20
-	}
-	return 1
-}
-
 type pass int
 
 const (
@@ -54,12 +46,12 @@ const (
 	passes
 )
 
-const (
-	// mostCost bounds a transaction: netlink's buffers are bounded for who is not root of the machine.
-	mostCost = 240
-	// mostElements bounds a message.
-	mostElements = 100
-)
+// seen says that packets meet what a pass changes. The others make chains and maps that nothing leads to yet, or
+// delete those that nothing leads to any more.
+func (p pass) seen() bool { return p >= addEndpoint && p <= deleteEndpoint }
+
+// mostElements bounds a message, and what a transaction cannot be cut within.
+const mostElements = 50
 
 // plan returns the steps from what the kernel has to what the ledger says, by pass.
 func (a *Applier) plan() ([]step, error) {
@@ -183,11 +175,38 @@ func (a *Applier) planEntry(e Entry, add func(step)) error {
 	return nil
 }
 
-// carryOut makes the changes, in one transaction when they fit.
-func (a *Applier) carryOut(conn *nftables.Conn, steps []step) error {
+// carryOut makes the changes in one transaction if they fit. If not, all that packets meet is still changed by one, as
+// far as that fits.
+func (a *Applier) carryOut(b *nft.Batch, steps []step) error {
+	if err := a.put(b, steps); err != nil {
+		return fmt.Errorf("changing table %s: %w", TableName, err)
+	}
+	transactions, err := b.Commit()
+	if err != nil {
+		return fmt.Errorf("changing table %s: %w", TableName, err)
+	}
+	a.generation += transactions
+	for _, s := range steps {
+		a.kernel.done(s)
+	}
+	return nil
+}
+
+// put puts steps into the batch.
+func (a *Applier) put(b *nft.Batch, steps []step) error {
 	for len(steps) > 0 {
-		n := cut(steps)
-		if err := a.commit(conn, steps[:n]); err != nil {
+		n := 1
+		if steps[0].pass.seen() {
+			for n < len(steps) && steps[n].pass.seen() {
+				n++
+			}
+			if err := putElements(b, steps[:n]); err != nil {
+				return err
+			}
+		} else if err := a.putObject(b.Conn, steps[0]); err != nil {
+			return err
+		}
+		if err := b.End(); err != nil {
 			return err
 		}
 		steps = steps[n:]
@@ -195,84 +214,60 @@ func (a *Applier) carryOut(conn *nftables.Conn, steps []step) error {
 	return nil
 }
 
-// cut returns how many steps go into one transaction.
-func cut(steps []step) int {
-	cost := 0
-	for i, s := range steps {
-		if cost += s.cost(); cost > mostCost && i > 0 {
-			return i
-		}
-	}
-	return len(steps)
-}
-
-// commit makes one transaction.
-func (a *Applier) commit(conn *nftables.Conn, steps []step) error {
-	for rest := steps; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].pass == rest[0].pass {
-			n++
-		}
-		if err := a.put(conn, rest[:n]); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("changing table %s: %w", TableName, err)
-	}
-	a.generation++
-	for _, s := range steps {
-		a.kernel.done(s)
+// putObject makes or deletes a chain or a map.
+func (a *Applier) putObject(conn *nftables.Conn, s step) error {
+	t := a.table
+	switch s.pass {
+	case addAffinity:
+		return conn.AddSet(t.affinitySet(s.affinity), nil)
+	case addChain:
+		return t.putChain(conn, s.chain)
+	case deleteChain:
+		conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.chain.Name})
+	case deleteAffinity:
+		conn.DelSet(&nftables.Set{Table: t.Table, Name: s.affinity.Name})
 	}
 	return nil
 }
 
-// put puts steps of one pass into the transaction.
-func (a *Applier) put(conn *nftables.Conn, steps []step) error {
-	t := a.table
-	for _, s := range steps {
-		var err error
-		switch s.pass {
-		case addAffinity:
-			err = conn.AddSet(t.affinitySet(s.affinity), nil)
-		case addChain:
-			err = t.putChain(conn, s.chain)
-		case deleteChain:
-			conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.chain.Name})
-		case deleteAffinity:
-			conn.DelSet(&nftables.Set{Table: t.Table, Name: s.affinity.Name})
+// putElements deletes and adds elements of sets, pass by pass, and cuts them where they may be in two transactions.
+func putElements(b *nft.Batch, steps []step) error {
+	for len(steps) > 0 {
+		var sets []*nftables.Set
+		bySet := map[*nftables.Set][]step{}
+		n := 0
+		for ; n < len(steps) && steps[n].pass == steps[0].pass; n++ {
+			s := steps[n]
+			if bySet[s.set] == nil {
+				sets = append(sets, s.set)
+			}
+			bySet[s.set] = append(bySet[s.set], s)
 		}
-		if err != nil {
+		for _, set := range sets {
+			for part := range slices.Chunk(bySet[set], mostElements) {
+				if err := errors.Join(changeSet(b.Conn, set, part), b.Cut()); err != nil {
+					return err
+				}
+			}
+		}
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// changeSet deletes and adds elements of a set, by a message each.
+func changeSet(conn *nftables.Conn, set *nftables.Set, steps []step) error {
+	var del, add []nftables.SetElement
+	for _, s := range steps {
+		del, add = append(del, s.del...), append(add, s.add...)
+	}
+	if len(del) > 0 {
+		if err := conn.SetDeleteElements(set, del); err != nil {
 			return err
 		}
 	}
-	deleted := func(s step) []nftables.SetElement { return s.del }
-	added := func(s step) []nftables.SetElement { return s.add }
-	return errors.Join(
-		eachMessage(steps, deleted, conn.SetDeleteElements), eachMessage(steps, added, conn.SetAddElements))
-}
-
-// eachMessage calls f with the elements of each set, as many as go into a message.
-func eachMessage(
-	steps []step, of func(step) []nftables.SetElement, f func(*nftables.Set, []nftables.SetElement) error,
-) error {
-	var sets []*nftables.Set
-	elements := map[*nftables.Set][]nftables.SetElement{}
-	for _, s := range steps {
-		if e := of(s); len(e) > 0 {
-			if elements[s.set] == nil {
-				sets = append(sets, s.set)
-			}
-			elements[s.set] = append(elements[s.set], e...)
-		}
-	}
-	for _, set := range sets {
-		for part := range slices.Chunk(elements[set], mostElements) {
-			if err := f(set, part); err != nil {
-				return err
-			}
-		}
+	if len(add) > 0 {
+		return conn.SetAddElements(set, add)
 	}
 	return nil
 }
