@@ -122,8 +122,10 @@ func tryUsers(dir string) error {
 	}
 	defer wait.Close()
 	ids := []syscall.SysProcIDMap{{HostID: 1 << 16, Size: 1 << 16}}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{shim.HoldArgv0}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
-		Stdin: wait, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWUSER,
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{shim.HoldArgv0}, Dir: "/",
+		// Left alone, the race detector lets it sleep for a second before it exits.
+		Env: []string{"GOMAXPROCS=1", raceOptions + "=atexit_sleep_ms=0"}, Stdin: wait,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWUSER,
 			UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}}
 	if err := cmd.Start(); err != nil {
 		end.Close()

@@ -56,7 +56,8 @@ func Overlay(dir string, user bool) error {
 // check runs this program in new namespaces.
 func check(dir string, args ...string) error {
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{shim.CheckArgv0}, args...), Dir: dir,
-		Env: []string{"GOMAXPROCS=1"},
+		// Left alone, the race detector lets it sleep for a second before it exits.
+		Env: []string{"GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0"},
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS |
 			syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID}}
 	if os.Geteuid() != 0 {
