@@ -117,7 +117,7 @@ verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generat
 
 # Tests that run the others of their package again as a user, kill at random, or measure: test-root has them, without the
 # race detector, which has seen the same code in the others.
-ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootImage(Kills|Cost)$$
+ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage(Kills|Cost)$$
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
@@ -131,7 +131,7 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -vet=off -tags rootonly -timeout 25m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestUnprivileged|$(SLOW)' \
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestRootUnprivileged|$(SLOW)' \
 	  ./nodeagent/runtime/host
 	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
@@ -149,7 +149,7 @@ kills-images: helper ## Kill agent, shims and helpers of containers of images at
 
 .PHONY: images
 images: helper ## Run the tests of runtime "host" on containers of an image, all of them; as root
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip 'TestRootImage|TestUnprivileged' \
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip 'TestRootImage|TestRootUnprivileged' \
 	  ./nodeagent/runtime/host
 
 .PHONY: act
