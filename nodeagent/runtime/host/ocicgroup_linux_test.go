@@ -1,6 +1,7 @@
 package host
 
 import (
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,27 @@ import (
 
 // cgroups2 is where a machine that has nothing but cgroup2 has it.
 const cgroups2 = "/sys/fs/cgroup"
+
+// Where the runtime leaves cgroups alone, none is made for a container of an image, nor left behind, though root could.
+//
+// spec: DEL-13
+func TestRootImageWithoutCgroup(t *testing.T) {
+	n := newNode(t, withImages(t), func(c *Config) { c.NoCgroups = true })
+	id := n.run(n.sandbox("pod"), ofImage(containerConfig("c", "sleep", "1000")))
+	got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"echo", "here"}})
+	if err != nil || string(got.GetStdout()) != "here\n" {
+		t.Errorf("a command says %q, %v", got.GetStdout(), err)
+	}
+	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == id {
+			t.Errorf("there is the group %s", path)
+		}
+		return nil // groups of others come and go
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
 
 // A container of an image sees its own cgroup of cgroup2 and no other one, read-only, also what is started in it
 // later; a privileged one sees the machine's.
