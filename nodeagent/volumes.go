@@ -39,6 +39,10 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow,
 		Give: a.cfg.Give, Measure: a.cfg.Measure,
+		Kept: func(p *corev1.Pod) bool {
+			w := a.worker(uidOf(p))
+			return admission.Critical(p, w != nil && w.static != nil)
+		},
 		NotGiven: func(p *corev1.Pod, why error) {
 			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", fmt.Sprintf(
 				"fsGroup %d is not enforced: the pod's volumes belong to root: %v", p.GetSpec().GetSecurityContext().GetFsGroup(),

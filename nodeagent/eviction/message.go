@@ -57,12 +57,13 @@ const storage = "ephemeral-storage"
 
 // LimitsStorage reports whether a pod has a limit of local storage, so that it has to be measured.
 func LimitsStorage(spec *corev1.PodSpec) bool {
-	_, ok := podLimit(spec)
+	_, ok := StorageLimit(spec)
 	return ok
 }
 
-// podLimit returns the limit that holds for the pod as a whole: the sum of those of its containers.
-func podLimit(spec *corev1.PodSpec) (int64, bool) {
+// StorageLimit returns the limit of local storage that holds for the pod as a whole: the sum of those of its
+// containers.
+func StorageLimit(spec *corev1.PodSpec) (int64, bool) {
 	q, ok := resources.ContainerLimits(spec).Get(storage)
 	return q.Value(), ok && !q.IsZero()
 }
@@ -73,7 +74,7 @@ func Excess(p *Pod) string {
 		return ""
 	}
 	spec := p.Pod.GetSpec()
-	if most, ok := podLimit(spec); ok && p.Usage.Disk > most {
+	if most, ok := StorageLimit(spec); ok && p.Usage.Disk > most {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", binary(most))
 	}
 	for _, c := range spec.GetContainers() {

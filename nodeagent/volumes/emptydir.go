@@ -41,11 +41,13 @@ func (e emptyDir) setUp(ctx context.Context, v *volume) (place, error) {
 			return place{}, err
 		}
 	}
+	project := e.bound(v)
+	at := place{Path: v.dir, Project: project, Held: project != 0}
 	// Whatever the agent's umask: users of all containers may write.
 	if err := os.Chmod(v.dir, 0o777); err != nil {
-		return place{}, err
+		return at, err
 	}
-	return place{Path: v.dir}, v.give(ctx, v.dir, false)
+	return at, v.give(ctx, v.dir, false)
 }
 
 func (e emptyDir) mount(v *volume) error {

@@ -57,6 +57,8 @@ type Config struct {
 	Give func(ctx context.Context, dir string, group int64, forReading bool, policy string) error
 	// Measure measures what volumes hold, as diskuse.Of does, which it stands for if nil.
 	Measure func(ctx context.Context, dir string) (diskuse.Size, error)
+	// Kept reports whether a pod is never evicted, whatever it stores; there are no such pods if nil.
+	Kept func(p *corev1.Pod) bool
 	// NotGiven is told of a pod whose fsGroup is none that there is here (ownership.ErrNoGroup): its volumes stay root's.
 	NotGiven func(p *corev1.Pod, why error)
 	// Due is called, on a goroutine of its own, when Refresh is to be called for a pod because a token nears its end.
@@ -100,6 +102,9 @@ func New(cfg Config) *Manager {
 	}
 	if cfg.Measure == nil {
 		cfg.Measure = diskuse.Of
+	}
+	if cfg.Kept == nil {
+		cfg.Kept = func(*corev1.Pod) bool { return false }
 	}
 	if cfg.NotGiven == nil {
 		cfg.NotGiven = func(*corev1.Pod, error) {}

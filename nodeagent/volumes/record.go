@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"monoplane.dev/nodeagent/quota"
 )
 
 const recordFile = "volumes.json"
@@ -37,6 +39,8 @@ type place struct {
 	Written bool `json:"written,omitempty"`
 	// Device: it is a block device.
 	Device bool `json:"device,omitempty"`
+	// Project bounds what the volume can hold.
+	Project quota.Project `json:"project,omitempty"`
 	// Held: something is to be released, even though the volume could not be set up.
 	Held bool `json:"-"`
 }
