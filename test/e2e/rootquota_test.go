@@ -6,7 +6,9 @@ import (
 	"archive/tar"
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"testing"
 
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/quota/test/quotatest"
 	"monoplane.dev/test/containerd"
 )
 
@@ -127,6 +130,67 @@ func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
 }
 
+// TestRootQuotaBoundsPods has pods fill their emptyDirs as fast as they can, on a disk with project quotas: they are
+// evicted as ever, and until then none has stored more than the quota lets it. Nothing is left of their
+// quotas.
+//
+// spec: QOS-2, VOL-1
+func TestRootQuotaBoundsPods(t *testing.T) {
+	disk := filepath.Dir(shortDir(t))
+	quotatest.Mount(t, disk, "prjquota")
+	u := newMachine(t).imageCluster(t)
+	u.dir = filepath.Join(disk, "data")
+	u.flags = []string{"--eviction-hard", "nodefs.available<1Mi"} // By default so small a disk is full.
+	u.begin(t)
+	k := u.kubectl(t)
+	const fill = "while dd if=/dev/zero bs=64k count=16 >>/e/f 2>/r/why; " +
+		"do wc -c </e/f >/r/next && mv /r/next /r/size; done; " +
+		"wc -c </e/f >/r/next && mv /r/next /r/size; exec sleep 600"
+	pods := []struct{ name, limit, size, message string }{
+		{"volume", "{}", "{sizeLimit: 1Mi}", `Usage of EmptyDir volume "e" exceeds the limit "1Mi". `},
+		{"pod", "{ephemeral-storage: 1Mi}", "{}",
+			"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
+	}
+	var manifests strings.Builder
+	for _, p := range pods {
+		report := filepath.Join(u.home, p.name)
+		if err := os.Mkdir(report, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifests, fillingManifest, p.name, fill, p.limit, p.size, report)
+	}
+	u.apply(t, manifests.String())
+	for _, p := range pods {
+		want := "Failed|Evicted|" + p.message
+		err := poll(3*patience, func() (bool, string) {
+			got := k.ok(t, "get pod "+p.name+" -o jsonpath={.status.phase}|{.status.reason}|{.status.message}")
+			return got == want, got
+		})
+		if err != nil {
+			t.Errorf("%s: %v; want %q", p.name, err, want)
+		}
+	}
+	k.ok(t, "delete pod --all --timeout=60s")
+	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
+	for _, p := range pods {
+		size, err := os.ReadFile(filepath.Join(u.home, p.name, "size"))
+		why, unread := os.ReadFile(filepath.Join(u.home, p.name, "why"))
+		stored, wrong := strconv.Atoi(strings.TrimSpace(string(size)))
+		if err := errors.Join(err, unread, wrong); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: stored %d bytes; the last write said: %s", p.name, stored, why)
+		if stored > 17<<20 { // What the quota lets it.
+			t.Errorf("%s: it has stored %d bytes", p.name, stored)
+		}
+	}
+	limits := quotatest.Limits(t, disk)
+	delete(limits, 0) // Of the files that are in no project.
+	if len(limits) > 0 {
+		t.Errorf("projects and their limits when all pods are gone: %v", limits)
+	}
+}
+
 // TestRootImagesAreCollected fills the disk of the images that two clusters share: the one that looks removes what
 // nobody uses, and goes on to it past what the other one uses, which looks as if it had been unused for longest.
 //
@@ -188,6 +252,22 @@ func TestRootImagesAreCollected(t *testing.T) {
 		t.Errorf("it seems to have failed:\n%s", out)
 	}
 }
+
+const fillingManifest = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: localhost/box:1
+    command: [sh, -c, '%s']
+    resources: {limits: %s}
+    volumeMounts: [{name: e, mountPath: /e}, {name: r, mountPath: /r}]
+  volumes: [{name: e, emptyDir: %s}, {name: r, hostPath: {path: '%s'}}]
+`
 
 const storingManifest = `
 ---
