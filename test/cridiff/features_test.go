@@ -25,10 +25,11 @@ const (
 	noLinux    = "no linux"
 	noSecurity = "no security context"
 	podNoLinux = "pod without linux"
+	noLog      = "no log"
 )
 
 func takesAway(f feature) bool {
-	return f.name == noLinux || f.name == noSecurity || f.name == podNoLinux
+	return f.name == noLinux || f.name == noSecurity || f.name == podNoLinux || f.name == noLog
 }
 
 func number(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
@@ -294,7 +295,9 @@ var processFeatures = []feature{
 		r.HugepageLimits = []*runtimeapi.HugepageLimit{{PageSize: "3MB", Limit: 1 << 20}}
 	})},
 	{"no resources", func(p *play) { p.container.Linux.Resources = nil }},
-	{"no log", func(p *play) { p.container.LogPath = ""; p.container.Args = []string{"once"} }},
+	{noLog, func(p *play) { // What says nothing is known to have run when it has ended.
+		p.container.LogPath, p.container.Command, p.container.Args = "", nil, []string{"once"}
+	}},
 	{"log in a directory", func(p *play) { p.container.LogPath = "main/0.log" }},
 	{"no labels", func(p *play) { p.container.Labels, p.container.Annotations = nil, nil }},
 	{"no metadata", func(p *play) { p.container.Metadata = nil }},
