@@ -28,7 +28,7 @@ type lastUp struct {
 	Settings map[string][]string `json:"settings"`
 }
 
-// unkept are the flags that do not matter when pods are stopped: where the server was, and what says what it is to run.
+// unkept are the flags that do not matter when pods are stopped: where the server was, and what tells it what to run.
 var unkept = []string{
 	"config", "help", "data-dir", confirmation, "listen", "grpc-listen", "ingress", "ingress-http", "ingress-https",
 	"manifest-url", "manifest-url-header",

@@ -12,7 +12,7 @@ import (
 // cgroups2 is where a machine that has nothing but cgroup2 has it.
 const cgroups2 = "/sys/fs/cgroup"
 
-// Where the runtime leaves cgroups alone, none is made for a container of an image, nor left behind, though root could.
+// Where the runtime leaves cgroups alone, none is made for a container of an image, nor left behind, though root can.
 //
 // spec: DEL-13
 func TestRootImageWithoutCgroup(t *testing.T) {
