@@ -51,8 +51,8 @@ with the settings of the last up.`,
 	return cmd
 }
 
-// stopLeft stops the pods of a server that does not run any more. The error says that there is none, when nothing may be
-// left of one.
+// stopLeft stops the pods of a server that does not run any more. The error says that there is none, when nothing may
+// be left of one.
 func stopLeft(cmd *cobra.Command, dataDir string, none *admin.NotRunningError) error {
 	dir, err := datadir.Open(dataDir)
 	if err != nil {
