@@ -14,6 +14,9 @@ import (
 	"monoplane.dev/nodeagent/eviction"
 )
 
+// emptyDirs is where the volumes of a pod are that live as long as the pod, below the pod's directory.
+const emptyDirs = "volumes/kubernetes.io~empty-dir"
+
 // measureDisk adds what the pod's logs and volumes take on the node's disk. What lies on another file system, such as
 // memory, does not count. The error says what could not be read.
 func (a *Agent) measureDisk(ctx context.Context, p *eviction.Pod) (failed error) {
@@ -26,8 +29,8 @@ func (a *Agent) measureDisk(ctx context.Context, p *eviction.Pod) (failed error)
 			p.Containers[c.GetName()], failed = u, errors.Join(failed, err)
 		}
 	}
-	if a.volumes != nil {
-		size, err := a.volumes.Stored(ctx, p.Pod)
+	if home := j.homeDir(); home != "" {
+		size, err := a.cfg.Measure(ctx, filepath.Join(home, emptyDirs))
 		p.Usage.Disk, p.Usage.Inodes, failed = size.Bytes, size.Inodes, errors.Join(failed, err)
 	}
 	return failed

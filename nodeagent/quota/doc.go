@@ -1,12 +1,11 @@
 // Package quota bounds what the files in a directory can take of the disk, by a project quota of the file system: ext4
 // or XFS, mounted with prjquota. Who only looks at the files now and then finds the disk full before he looks again.
 //
-//	New ──► Limit ──► Used, as often as it is of interest ──► Limit 0, before the directory is removed
+//	New ──► Limit ──► Limit 0, before the directory is removed
 //
 // Guarantees:
 //   - What is made in the directory after New, at any depth, counts for its project, and nothing is written that would
 //     take the project above its limit: writing fails with EDQUOT on ext4, with ENOSPC on XFS.
-//   - Used counts files that are deleted but open, and needs as long for a million of files as for one.
 //   - An id is given that nothing uses, and none of the small ones that administrators choose. A directory that is in
 //     somebody's project stays in it.
 //   - Nothing is kept but by the file system: New finds the project that it has given a directory before. The owner of
@@ -15,7 +14,7 @@
 //     does not enforce them, a kernel before 5.14, a process that is not root, a system other than Linux.
 //
 // On ext4 processes with CAP_SYS_RESOURCE are not bound. Processes that share the machine's user namespace can move
-// files of their own into any project: what they store is not to be learned from Used.
+// files of their own into any project, so that what a project holds says little of what a directory does.
 package quota
 
 // Project is the id of a project, 0 for none.

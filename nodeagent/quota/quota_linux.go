@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"monoplane.dev/nodeagent/diskuse"
 )
 
 // first is the least of the ids that are given, which end below 1<<31: tools show them as signed numbers.
@@ -67,17 +65,6 @@ func (p Project) Limit(dir string, bytes int64) error {
 	defer f.Close()
 	const unit = 1024 // Of limits, though not of what is used.
 	return f.quota(setQuota, p, unsafe.Pointer(&block{hard: (uint64(bytes) + unit - 1) / unit, valid: validLimits}))
-}
-
-// Used returns what the files of a project take on the file system of a directory.
-func (p Project) Used(dir string) (diskuse.Size, error) {
-	f, err := open(dir)
-	if err != nil {
-		return diskuse.Size{}, err
-	}
-	defer f.Close()
-	has, err := f.get(p)
-	return diskuse.Size{Bytes: int64(has.space), Inodes: int64(has.inodes)}, err
 }
 
 // directory is an open one, by which its file system is asked.

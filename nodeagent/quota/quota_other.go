@@ -2,17 +2,10 @@
 
 package quota
 
-import (
-	"errors"
-
-	"monoplane.dev/nodeagent/diskuse"
-)
+import "errors"
 
 // New is errors.ErrUnsupported.
 func New(string) (Project, error) { return 0, errors.ErrUnsupported }
 
 // Limit is errors.ErrUnsupported.
 func (Project) Limit(string, int64) error { return errors.ErrUnsupported }
-
-// Used is errors.ErrUnsupported.
-func (Project) Used(string) (diskuse.Size, error) { return diskuse.Size{}, errors.ErrUnsupported }

@@ -3,15 +3,12 @@
 package volumes_test
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -95,51 +92,6 @@ func TestRootBoundsOfKilledAgent(t *testing.T) {
 		begin()
 		n.tearDown(p)
 		n.expectLimits("afterwards")
-	}
-}
-
-// What a pod stores is learned from its quotas where it has users of its own, with files that are deleted but open.
-// Other pods could make their files count elsewhere: those are looked at.
-//
-// spec: VOL-1
-func TestRootStoredByQuota(t *testing.T) {
-	n := newNodeWithQuotas(t)
-	for _, own := range []bool{false, true} {
-		p := pod(sized("v", "1Mi"))
-		p.Spec.HostUsers = proto.Bool(!own)
-		n.setUp(p)
-		dir := n.given(p)["/v"]
-		over := func(when, want string) {
-			t.Helper()
-			if got, err := n.OverLimit(t.Context(), p); got != want || err != nil {
-				t.Errorf("own users: %t, %s: %q, %v; want %q", own, when, got, err, want)
-			}
-			if got, err := n.Stored(t.Context(), p); err != nil || (got.Bytes > mib) != (want != "") {
-				t.Errorf("own users: %t, %s: %+v, %v", own, when, got, err)
-			}
-		}
-		const message = `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `
-		over("at first", "")
-		file := filepath.Join(dir, "f")
-		if err := os.WriteFile(file, make([]byte, 2*mib), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		over("when there is too much", message)
-		if own {
-			f, err := os.Open(file)
-			if err := errors.Join(err, os.Remove(file)); err != nil {
-				t.Fatal(err)
-			}
-			over("with what is deleted but open", message)
-			f.Close()
-			over("when that is closed", "")
-		} else {
-			if out, err := exec.Command("chattr", "-p", "0", file).CombinedOutput(); err != nil {
-				t.Fatalf("chattr: %v\n%s", err, out)
-			}
-			over("in no project any more", message)
-		}
-		n.tearDown(p)
 	}
 }
 

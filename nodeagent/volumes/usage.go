@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/nodeagent/criconfig"
-	"monoplane.dev/nodeagent/diskuse"
 )
 
 // Limited reports whether the pod has a volume on disk whose size is limited, so that it is to be measured. In memory
@@ -36,52 +35,19 @@ func limitOf(v *corev1.VolumeSource) (resource.Quantity, bool) {
 // does. What cannot be read of one hides nothing of the others.
 func (m *Manager) OverLimit(ctx context.Context, p *corev1.Pod) (string, error) {
 	var failed []error
+	home := m.home(p.GetMetadata().GetUid())
 	for _, v := range p.GetSpec().GetVolumes() {
 		limit, ok := limitOf(v.GetVolumeSource())
 		if !ok {
 			continue
 		}
-		used, err := m.stored(ctx, p, v.GetName())
+		used, err := m.cfg.Measure(ctx, filepath.Join(home, volumesDir, emptyDir{}.name(), v.GetName()))
 		failed = append(failed, err)
 		if used.Bytes > limit.Value() {
 			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.GetName(), limit.String()), nil
 		}
 	}
 	return "", errors.Join(failed...)
-}
-
-// Stored measures what the pod's emptyDirs hold on disk. What cannot be read of one hides nothing of the others.
-func (m *Manager) Stored(ctx context.Context, p *corev1.Pod) (diskuse.Size, error) {
-	var total diskuse.Size
-	var failed []error
-	for _, v := range p.GetSpec().GetVolumes() {
-		if from := v.GetVolumeSource().GetEmptyDir(); from == nil || from.GetMedium() != "" {
-			continue
-		}
-		used, err := m.stored(ctx, p, v.GetName())
-		total.Add(used)
-		failed = append(failed, err)
-	}
-	return total, errors.Join(failed...)
-}
-
-// stored measures an emptyDir on disk. Its quota knows it at once and better, but can be believed only where the pod
-// has users of its own: others can make their files count for another project.
-func (m *Manager) stored(ctx context.Context, p *corev1.Pod, volume string) (diskuse.Size, error) {
-	home := m.home(p.GetMetadata().GetUid())
-	if criconfig.OwnUsers(p.GetSpec()) {
-		rec, err := readRecord(home)
-		if err != nil {
-			return diskuse.Size{}, err
-		}
-		if project := rec.Volumes[volume].Project; project != 0 {
-			// The volume itself counts, unless it was moved here from another disk.
-			if used, err := project.Used(home); err == nil && used.Inodes > 0 {
-				return used, nil
-			}
-		}
-	}
-	return m.cfg.Measure(ctx, EmptyDir(home, volume))
 }
 
 // Place is a volume of a pod that can be measured.

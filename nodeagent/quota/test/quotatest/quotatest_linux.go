@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/diskuse"
 )
 
 // Mount mounts a new ext4 file system of 256 MiB, which counts by projects, in a directory until the test ends. With
@@ -40,22 +42,46 @@ func Mount(t *testing.T, dir, options string) {
 // directory, by id. Of others the kernel may have something written a while longer.
 func Limits(t *testing.T, dir string) map[uint32]int64 {
 	t.Helper()
+	out := make(map[uint32]int64)
+	for _, has := range records(t, dir) {
+		if has.hard > 0 || has.inodes > 0 {
+			out[has.id] = int64(has.hard) * 1024
+		}
+	}
+	return out
+}
+
+// Used returns what the files of a project take on the file system of a directory, those too that are deleted but open.
+func Used(t *testing.T, dir string, project uint32) diskuse.Size {
+	t.Helper()
+	for _, has := range records(t, dir) {
+		if has.id == project {
+			return diskuse.Size{Bytes: int64(has.space), Inodes: int64(has.inodes)}
+		}
+	}
+	return diskuse.Size{}
+}
+
+// record is struct if_nextdqblk.
+type record struct {
+	hard, _, space uint64
+	_, _, inodes   uint64
+	_              [2]uint64
+	_              uint32
+	id             uint32
+}
+
+func records(t *testing.T, dir string) []record {
+	t.Helper()
 	f, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	const nextQuota, projects = 0x800009, 2
-	out := make(map[uint32]int64)
+	var out []record
 	for next := uint32(0); ; next++ {
-		var has struct { // struct if_nextdqblk
-			hard   uint64
-			_      [4]uint64
-			inodes uint64
-			_      [2]uint64
-			_      uint32
-			id     uint32
-		}
+		var has record
 		_, _, e := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), nextQuota<<8|projects, uintptr(next),
 			uintptr(unsafe.Pointer(&has)), 0, 0)
 		if e == unix.ENOENT {
@@ -65,8 +91,6 @@ func Limits(t *testing.T, dir string) map[uint32]int64 {
 			t.Fatalf("the limits of %s: %v", dir, e)
 		}
 		next = has.id
-		if has.hard > 0 || has.inodes > 0 {
-			out[next] = int64(has.hard) * 1024
-		}
+		out = append(out, has)
 	}
 }
