@@ -20,8 +20,8 @@ import (
 
 const mib = 1 << 20
 
-// A directory holds no more than its limit, whoever writes at whatever depth, deleted files that are open included. What
-// is beside it has room. After it nothing is left of it.
+// A directory holds no more than its limit, whoever writes at whatever depth, deleted files that are open included.
+// What is beside it has room. After it nothing is left of it.
 func TestRootLimit(t *testing.T) {
 	disk := t.TempDir()
 	quotatest.Mount(t, disk, "prjquota")

@@ -228,12 +228,14 @@ func TestDownWithoutServer(t *testing.T) {
 			}
 			defer taken.Close()
 			r := monoplane(t, nil, "down", "--data-dir", dir)
-			if r.code != 0 || !regexp.MustCompile(
-				`(?s)^No server runs on .*Stopping pods default/polite \(Ctrl-C leaves.*Monoplane has stopped\.\n$`).MatchString(r.stdout) {
+			said := regexp.MustCompile(
+				`(?s)^No server runs on .*Stopping pods default/polite \(Ctrl-C leaves.*Monoplane has stopped\.\n$`)
+			if r.code != 0 || !said.MatchString(r.stdout) {
 				t.Errorf("down: %+v", r)
 			}
 			if alive(pid) || b.read("bye") != "bye\n" || len(holders(dir)) > 0 {
-				t.Errorf("after down the pod lives: %v, its last words: %q; processes: %v", alive(pid), b.read("bye"), holders(dir))
+				t.Errorf("after down the pod lives: %v, its last words: %q; processes: %v", alive(pid), b.read("bye"),
+					holders(dir))
 			}
 			refused(t, monoplane(t, nil, "down", "--data-dir", dir), "no cluster runs on "+dir)
 		})
@@ -244,8 +246,9 @@ func TestDownWithoutServer(t *testing.T) {
 func TestDownWithoutServerIsInterrupted(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newBox(t)
-	c.pods(t, "default").run(t, withGrace(podOf("waits", b.sh(
-		`trap 'until [ -e BOX/go ]; do sleep 0.05; done; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 600))
+	const script = `trap 'until [ -e BOX/go ]; do sleep 0.05; done; exit 0' TERM; echo $$ >BOX/pid
+while :; do sleep 0.05; done`
+	c.pods(t, "default").run(t, withGrace(podOf("waits", b.sh(script)), 600))
 	pid := b.pid(t, "pid")
 	c.kill(t)
 	for range 2 {
@@ -254,7 +257,8 @@ func TestDownWithoutServerIsInterrupted(t *testing.T) {
 		if err := down.proc.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := down.waitExit(t); code != 1 || !alive(pid) || !strings.Contains(down.stdout.String(), "Leaving the pods") ||
+		if code := down.waitExit(t); code != 1 || !alive(pid) ||
+			!strings.Contains(down.stdout.String(), "Leaving the pods") ||
 			!strings.Contains(down.stderr.String(), "left running") {
 			t.Errorf("down ended with %d, pod alive: %v: %s%s", code, alive(pid), down.stdout, down.stderr)
 		}

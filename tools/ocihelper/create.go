@@ -77,8 +77,8 @@ func create(c command) (pid int, err error) {
 	return pid, nil
 }
 
-// leaveGroups takes a process out of the groups of a name, into those above, and removes them. Libcontainer makes them,
-// as far as the kernel lets it, for a container that is to have none, and nobody else knows of them.
+// leaveGroups takes a process out of the groups of a name, into those above, and removes them. Libcontainer makes
+// them, as far as the kernel lets it, for a container that is to have none, and nobody else knows of them.
 func leaveGroups(pid int, name string, groups map[string]string) {
 	for _, dir := range groups {
 		if filepath.Base(dir) != name {

@@ -51,7 +51,7 @@ func Limits(t *testing.T, dir string) map[uint32]int64 {
 	return out
 }
 
-// Used returns what the files of a project take on the file system of a directory, those too that are deleted but open.
+// Used returns what the files of a project take on the file system of a directory, also deleted ones that are open.
 func Used(t *testing.T, dir string, project uint32) diskuse.Size {
 	t.Helper()
 	for _, has := range records(t, dir) {
