@@ -95,29 +95,30 @@ func (l *lastUp) apply(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// keepLastUp writes down how the server is started that has locked the directory. A server that is only just starting
-// may fail, and then what an earlier one has left is still that one's.
-func keepLastUp(dataDir string, settings map[string][]string, starting bool) error {
+// keepLastUp writes down how the server is started that has locked the directory, and reports whether it did. A server
+// that is only just starting may fail, and then what an earlier one has left is still that one's.
+func keepLastUp(dataDir string, settings map[string][]string, starting bool) (kept bool, err error) {
 	dir, err := datadir.Open(dataDir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if earlier, err := dir.Exists(lastUpFile); err != nil || earlier && starting {
-		return err
+		return false, err
 	}
 	at, err := os.Getwd()
 	if err != nil {
-		return err
+		return false, err
 	}
 	text, err := json.Marshal(lastUp{Directory: at, Settings: settings})
 	if err != nil {
-		return err
+		return false, err
 	}
 	// After a power failure there is nothing left to stop.
-	return dir.Replace(lastUpFile, datadir.Unflushed, func(f *os.File) error {
+	err = dir.Replace(lastUpFile, datadir.Unflushed, func(f *os.File) error {
 		_, err := f.Write(append(text, '\n'))
 		return err
 	})
+	return err == nil, err
 }
 
 // readLastUp returns how the server was started that may have left pods; nil when none has.

@@ -62,7 +62,7 @@ func TestEverySettingIsKept(t *testing.T) {
 			if before.Set(f.Name, text) != nil {
 				continue // not every flag can be empty
 			}
-			if err := keepLastUp(dir, readSettings(before), false); err != nil {
+			if _, err := keepLastUp(dir, readSettings(before), false); err != nil {
 				t.Fatal(err)
 			}
 			last, err := readLastUp(data)
@@ -98,8 +98,9 @@ func TestLastUpThatHasStarted(t *testing.T) {
 		starting bool
 		want     string
 	}{{"first", true, "first"}, {"second", true, "first"}, {"second", false, "second"}} {
-		if err := keepLastUp(dir, map[string][]string{"node-name": {c.name}}, c.starting); err != nil {
-			t.Fatal(err)
+		kept, err := keepLastUp(dir, map[string][]string{"node-name": {c.name}}, c.starting)
+		if err != nil || kept != (c.want == c.name) {
+			t.Fatalf("%+v: kept: %v, %v", c, kept, err)
 		}
 		last, err := readLastUp(data)
 		if err != nil || last.Settings["node-name"][0] != c.want {
@@ -118,7 +119,7 @@ func TestLastUpOfAnotherVersion(t *testing.T) {
 	if last, err := readLastUp(data); last != nil || err != nil {
 		t.Errorf("without a file: %v, %v", last, err)
 	}
-	if err := keepLastUp(dir, map[string][]string{"colour": {"red"}}, false); err != nil {
+	if _, err := keepLastUp(dir, map[string][]string{"colour": {"red"}}, false); err != nil {
 		t.Fatal(err)
 	}
 	last, err := readLastUp(data)
@@ -151,7 +152,7 @@ func TestLastUpOfTheNextServer(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, lastUpFile))
 		return err == nil
 	}
-	if err := keepLastUp(dir, nil, true); err != nil {
+	if _, err := keepLastUp(dir, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := forgetLastUp(dir); err != nil || !exists() {

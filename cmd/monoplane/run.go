@@ -31,16 +31,20 @@ func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string,
 		}
 	})
 
-	keep := func(starting bool) error {
-		if cfg.Runtime.Simulated() {
-			return nil
+	kept := false
+	keep := func(starting bool) (err error) {
+		if !cfg.Runtime.Simulated() {
+			kept, err = keepLastUp(cfg.DataDir, settings, starting)
 		}
-		return keepLastUp(cfg.DataDir, settings, starting)
+		return err
 	}
 	cfg.Locked = func() error { return keep(true) }
 	began := time.Now()
 	cluster, err := startUp(ctx, cfg, signals)
 	if err != nil {
+		if kept && !errors.Is(err, errEarly) { // nothing runs
+			err = errors.Join(err, forgetLastUp(cfg.DataDir))
+		}
 		return err
 	}
 	serving.Store(cluster)

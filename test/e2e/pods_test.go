@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,13 +56,13 @@ func (c *cluster) pods(t *testing.T, namespace string) pods {
 // that exists then is this one.
 func (p pods) create(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	const mark = "e2e/creation"
-	pod = pod.DeepCopy()
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, mark, rand.Text())
-	created, err := p.Create(t.Context(), pod, metav1.CreateOptions{})
+	mark := "e2e-" + rand.Text()
+	created, err := p.Create(t.Context(), pod, metav1.CreateOptions{FieldManager: mark})
 	if apierrors.IsAlreadyExists(err) {
 		got, gone := p.Get(t.Context(), pod.Name, metav1.GetOptions{})
-		if gone == nil && got.Annotations[mark] == pod.Annotations[mark] {
+		if gone == nil && slices.ContainsFunc(got.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+			return m.Manager == mark
+		}) {
 			return got
 		}
 	}
