@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
@@ -160,6 +161,39 @@ func TestPodsAreLimitedByTheirRuntime(t *testing.T) {
 		}
 		if n != 1 {
 			t.Errorf("%d events, want one of the refused pod", n)
+		}
+	})
+}
+
+// The runtime is told how much a container may write before its pod is evicted for it. Nobody is evicted for what an
+// init container writes, nor is a critical pod.
+//
+// spec: QOS-2
+func TestLimitsOfStorage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		most := limits("ephemeral-storage", "1Mi")
+		w.create("limited", most, annotated("exit-after.init", "1s"), edit(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []*corev1.Container{
+				{Name: "init", Image: "host", Resources: p.Spec.Containers[0].Resources},
+			}
+		}))
+		w.create("critical", most, edit(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }))
+		w.create("free")
+		time.Sleep(5 * time.Second)
+		list, err := w.rt.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range list.GetContainers() {
+			limit := c.GetAnnotations()["monoplane.dev/ephemeral-storage-limit"]
+			got = append(got, c.GetLabels()["io.kubernetes.pod.name"]+"/"+c.GetMetadata().GetName()+":"+limit)
+		}
+		slices.Sort(got)
+		want := []string{"critical/main:", "free/main:", "limited/init:", "limited/main:1048576"}
+		if !slices.Equal(got, want) {
+			t.Errorf("limits %v, want %v", got, want)
 		}
 	})
 }

@@ -96,6 +96,7 @@ func (j job) createAndStart(
 		out.Reason, out.Message, out.Invalid = "CreateContainerConfigError", text(err), hopeless(err)
 		return
 	}
+	j.limitStorage(spec, cfg)
 	criconfig.MapMounts(cfg)
 	id, err := j.createContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: action.SandboxID, Config: cfg, SandboxConfig: sandbox,

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -39,16 +41,19 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow,
 		Give: a.cfg.Give, Measure: a.cfg.Measure,
-		Kept: func(p *corev1.Pod) bool {
-			w := a.worker(uidOf(p))
-			return admission.Critical(p, w != nil && w.static != nil)
-		},
+		Kept: a.isKept,
 		NotGiven: func(p *corev1.Pod, why error) {
 			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", fmt.Sprintf(
 				"fsGroup %d is not enforced: the pod's volumes belong to root: %v", p.GetSpec().GetSecurityContext().GetFsGroup(),
 				why))
 		},
 	})
+}
+
+// isKept reports whether a pod is never evicted.
+func (a *Agent) isKept(p *corev1.Pod) bool {
+	w := a.worker(uidOf(p))
+	return admission.Critical(p, w != nil && w.static != nil)
 }
 
 // claims reads the claims of pods, and what they are bound to, from the API.
@@ -109,6 +114,17 @@ func (j job) mountVolumes(
 	cfg.Mounts = append(given.Mounts, cfg.Mounts...)
 	cfg.Devices = append(given.Devices, cfg.Devices...)
 	return nil
+}
+
+// limitStorage tells the runtime how much a container may write before its pod is evicted for it.
+func (j job) limitStorage(c *corev1.Container, cfg *runtimeapi.ContainerConfig) {
+	most, ok := eviction.ContainerStorageLimit(c)
+	counts := slices.ContainsFunc(j.pod.GetSpec().GetContainers(), func(o *corev1.Container) bool {
+		return o.GetName() == c.GetName()
+	})
+	if ok && counts && !j.agent.isKept(j.pod) {
+		cfg.Annotations[criconfig.AnnotationStorageLimit] = strconv.FormatInt(most.Value(), 10)
+	}
 }
 
 // makesReadOnly reports whether the runtime can make mounts read-only with all that is mounted below them.

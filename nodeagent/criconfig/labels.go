@@ -40,6 +40,9 @@ const (
 	// AnnotationVolumeImages holds what the runtime calls the images whose files the container mounts, with commas
 	// between them: lists of containers do not name their mounts.
 	AnnotationVolumeImages = "monoplane.dev/volume-images"
+	// AnnotationStorageLimit holds the container's limit of ephemeral storage in bytes, if its pod is evicted for more.
+	// CRI has no field for it.
+	AnnotationStorageLimit = "monoplane.dev/ephemeral-storage-limit"
 )
 
 func podLabels(p *corev1.Pod, owner string, more int) map[string]string {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/resources"
 )
@@ -68,6 +70,13 @@ func StorageLimit(spec *corev1.PodSpec) (int64, bool) {
 	return q.Value(), ok && !q.IsZero()
 }
 
+// ContainerStorageLimit returns the limit of local storage of a container, which holds for its log and for what it
+// writes in its root.
+func ContainerStorageLimit(c *corev1.Container) (resource.Quantity, bool) {
+	q, ok := resources.ListOf(c.GetResources().GetLimits()).Get(storage)
+	return q, ok && !q.IsZero()
+}
+
 // Excess says by what a pod exceeds its limits of local storage; empty when it keeps within them. spec: DISR-6
 func Excess(p *Pod) string {
 	if !p.Measured {
@@ -78,8 +87,7 @@ func Excess(p *Pod) string {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", binary(most))
 	}
 	for _, c := range spec.GetContainers() {
-		most, ok := resources.ListOf(c.GetResources().GetLimits()).Get(storage)
-		if ok && !most.IsZero() && p.Containers[c.GetName()].Disk > most.Value() {
+		if most, ok := ContainerStorageLimit(c); ok && p.Containers[c.GetName()].Disk > most.Value() {
 			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.GetName(), most.String())
 		}
 	}

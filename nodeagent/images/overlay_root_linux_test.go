@@ -46,6 +46,9 @@ func overlay(t *testing.T, root images.Root, do func(dir string)) {
 			return
 		}
 		do(merged)
+		if err := unix.Unmount(merged, 0); err != nil { // The end of the thread would do it, but later.
+			ended <- fmt.Errorf("unmount: %w", err)
+		}
 	}()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -45,8 +45,15 @@ func (s *Store) Mountable(ctx context.Context, req RootRequest) (Root, error) {
 			}
 		}
 	}
+	if err := s.unbound(&root); err != nil {
+		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
+	}
 	if err := s.makeRoot(ctx, &root, recs, req); err != nil {
 		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
+	}
+	if err := s.bound(&root, req.Most); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		s.cfg.Log.Warn("there is no bound to what a container writes until its pod is evicted", "container", req.ID,
+			"error", err)
 	}
 	root.Made = s.cfg.Now().UTC()
 	return root, s.writeRoot(root)
@@ -115,7 +122,7 @@ func (s *Store) writeRoot(root Root) error {
 
 // makeRoot fills a root's directory. What a process that died has made of it is made again.
 func (s *Store) makeRoot(ctx context.Context, root *Root, recs []*record, req RootRequest) error {
-	root.Lower, root.Upper, root.Work, root.Copied, root.Options = nil, "", "", "", nil
+	root.Lower, root.Upper, root.Work, root.Copied, root.Options, root.Project = nil, "", "", "", nil, 0
 	for _, name := range []string{"upper", "work", "copy", volumesDir, mountsDir} {
 		if err := s.removeAll(filepath.Join(root.Dir, name)); err != nil {
 			return err
@@ -291,6 +298,11 @@ func (s *Store) Roots() ([]Root, error) {
 func (s *Store) Release(ctx context.Context, id string) error {
 	if !rootName.MatchString(id) {
 		return fmt.Errorf("%w id of a container: %q", ErrInvalid, id)
+	}
+	if root, err := s.Root(id); err == nil {
+		if err := s.unbound(&root); err != nil {
+			return err
+		}
 	}
 	var gone string
 	err := s.locked(ctx, func() error {

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images/registry"
 	"monoplane.dev/nodeagent/images/unpack"
+	"monoplane.dev/nodeagent/quota"
 )
 
 // Config says where a store is, and how it gets images.
@@ -158,6 +159,9 @@ type RootRequest struct {
 	Mounts []string
 	// Volumes is how many directories the container needs beside its root, for what its image declares as volumes.
 	Volumes int
+	// Most is how many bytes the container should have in its root and volumes at most; 0 for as many as there is room
+	// for. Where the file system has quotas it cannot have many more (quota.Hard); a copy's files are not bound.
+	Most int64
 }
 
 // IDMap maps Size ids of a container, from Container on, to those of the machine from Host on.
@@ -181,6 +185,8 @@ type Root struct {
 	Volumes []string `json:",omitempty"`
 	// Options are further mount options of overlayfs: "userxattr" where the flavour is User.
 	Options []string
+	// Project is that by which Most is kept, 0 for none.
+	Project quota.Project `json:",omitempty"`
 	// Made is when it was made.
 	Made time.Time
 }

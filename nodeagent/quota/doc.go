@@ -1,7 +1,7 @@
 // Package quota bounds what the files in a directory can take of the disk, by a project quota of the file system: ext4
 // or XFS, mounted with prjquota. Who only looks at the files now and then finds the disk full before he looks again.
 //
-//	New ──► Limit ──► Limit 0, before the directory is removed
+//	New ──► Add further directories ──► Limit ──► Limit 0, before the directories are removed
 //
 // Guarantees:
 //   - What is made in the directory after New, at any depth, counts for its project, and nothing is written that would

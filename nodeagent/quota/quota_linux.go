@@ -55,6 +55,22 @@ func New(dir string) (Project, error) {
 	return 0, f.failed("projects", errors.New("all ids that were tried are used"))
 }
 
+// Add has what is made in a further directory of the same file system, in which there are no files yet, count for the
+// project, too.
+func (p Project) Add(dir string) error {
+	f, err := open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	attr, err := f.attributes()
+	if err != nil {
+		return err
+	}
+	attr.project, attr.flags = uint32(p), attr.flags|projectInherits
+	return f.control(setAttributes, &attr)
+}
+
 // Limit says how many bytes the files of a project can take in all, on the file system of a directory; 0 for as many
 // as there is room for, after which nothing is left of the project when its files are gone.
 func (p Project) Limit(dir string, bytes int64) error {

@@ -130,8 +130,8 @@ func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
 }
 
-// TestRootQuotaBoundsPods has pods fill their emptyDirs as fast as they can, on a disk with project quotas: they are
-// evicted as ever, and until then none has stored more than the quota lets it. Nothing is left of their
+// TestRootQuotaBoundsPods has pods fill their emptyDirs and roots as fast as they can, on a disk with project quotas:
+// they are evicted as ever, and until then none has stored more than the quota lets it. Nothing is left of their
 // quotas.
 //
 // spec: QOS-2, VOL-1
@@ -139,17 +139,23 @@ func TestRootQuotaBoundsPods(t *testing.T) {
 	disk := filepath.Dir(shortDir(t))
 	quotatest.Mount(t, disk, "prjquota")
 	u := newMachine(t).imageCluster(t)
-	u.dir = filepath.Join(disk, "data")
-	u.flags = []string{"--eviction-hard", "nodefs.available<1Mi"} // By default so small a disk is full.
+	u.dir, u.images = filepath.Join(disk, "data"), filepath.Join(disk, "images")
+	load := exec.Command(u.monoplane, "image", "load", filepath.Join(u.home, "images.tar"), "--image-dir", u.images)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("image load: %v\n%s", err, out)
+	}
+	// By default so small a disk is full.
+	u.flags = []string{"--eviction-hard", "nodefs.available<1Mi,imagefs.available<1Mi"}
 	u.begin(t)
 	k := u.kubectl(t)
-	const fill = "while dd if=/dev/zero bs=64k count=16 >>/e/f 2>/r/why; " +
-		"do wc -c </e/f >/r/next && mv /r/next /r/size; done; " +
-		"wc -c </e/f >/r/next && mv /r/next /r/size; exec sleep 600"
-	pods := []struct{ name, limit, size, message string }{
-		{"volume", "{}", "{sizeLimit: 1Mi}", `Usage of EmptyDir volume "e" exceeds the limit "1Mi". `},
-		{"pod", "{ephemeral-storage: 1Mi}", "{}",
-			"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
+	const fill = "while dd if=/dev/zero bs=64k count=16 >>FILE 2>/r/why; " +
+		"do wc -c <FILE >/r/next && mv /r/next /r/size; done; " +
+		"wc -c <FILE >/r/next && mv /r/next /r/size; exec sleep 600"
+	const whole = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "
+	pods := []struct{ name, file, limit, size, message string }{
+		{"volume", "/e/f", "{}", "{sizeLimit: 1Mi}", `Usage of EmptyDir volume "e" exceeds the limit "1Mi". `},
+		{"pod", "/e/f", "{ephemeral-storage: 1Mi}", "{}", whole},
+		{"layer", "/f", "{ephemeral-storage: 1Mi}", "{}", whole},
 	}
 	var manifests strings.Builder
 	for _, p := range pods {
@@ -157,7 +163,7 @@ func TestRootQuotaBoundsPods(t *testing.T) {
 		if err := os.Mkdir(report, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&manifests, fillingManifest, p.name, fill, p.limit, p.size, report)
+		fmt.Fprintf(&manifests, fillingManifest, p.name, strings.ReplaceAll(fill, "FILE", p.file), p.limit, p.size, report)
 	}
 	u.apply(t, manifests.String())
 	for _, p := range pods {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -192,6 +193,8 @@ func (r *Runtime) writeBundle(ctx context.Context, c *container) error {
 		return err
 	}
 	request := images.RootRequest{ID: c.id, Image: c.rec.image, Mounts: mounted, Volumes: len(b.Volumes)}
+	// What is no number is no limit that the agent has set.
+	request.Most, _ = strconv.ParseInt(c.rec.config.GetAnnotations()[storageAnnotation], 10, 64)
 	for _, m := range b.UIDs {
 		request.UIDs = append(request.UIDs, images.IDMap{Container: m.ContainerID, Host: m.HostID, Size: m.Size})
 	}

@@ -37,6 +37,8 @@ const (
 	defaultMessagePath    = "/dev/termination-log"
 	// hostnameAnnotation is where the agent names the fields of a pod that ask for names.
 	hostnameAnnotation = "monoplane.dev/hostname-fields"
+	// storageAnnotation is on containers: how many bytes one may write before its pod is evicted.
+	storageAnnotation = "monoplane.dev/ephemeral-storage-limit"
 )
 
 func (r *Runtime) checkSandbox(config *runtimeapi.PodSandboxConfig) error {

@@ -14,7 +14,7 @@ import (
 	"monoplane.dev/nodeagent/diskuse"
 )
 
-// Mount mounts a new ext4 file system of 256 MiB, which counts by projects, in a directory until the test ends. With
+// Mount mounts a new ext4 file system of 768 MiB, which counts by projects, in a directory until the test ends. With
 // the option prjquota it enforces limits, too. It skips the test where the kernel refuses.
 func Mount(t *testing.T, dir, options string) {
 	t.Helper()
@@ -22,7 +22,7 @@ func Mount(t *testing.T, dir, options string) {
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, 256<<20); err != nil {
+	if err := os.Truncate(image, 768<<20); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "quota,project", image).CombinedOutput(); err != nil {
