@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -108,6 +109,9 @@ func (a *Agent) tellRanges(ctx context.Context, node *corev1.Node) {
 	_, err := a.cfg.Runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: ranges}},
 	})
+	if errors.Is(ctx.Err(), context.Canceled) { // the agent ends
+		return
+	}
 	if err != nil {
 		a.cfg.Logger.Warn("the container runtime does not take the range of the pods' addresses; it is told again",
 			"range", ranges, "error", err)

@@ -3,7 +3,9 @@ package nodeagent_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +14,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
@@ -25,11 +26,17 @@ type ranged struct {
 	told    []string
 	refuses int
 	silent  bool
+	// hangs: telling it ends with its caller. Set it while there is no agent.
+	hangs bool
 }
 
 func (r *ranged) UpdateRuntimeConfig(
-	_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
+	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
 ) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	if r.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refuses > 0 {
@@ -50,19 +57,36 @@ func (r *ranged) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*ru
 	return r.Runtime.Status(ctx, req)
 }
 
+// ranged puts a ranged in the place of the runtime.
+func (w *world) ranged() *ranged {
+	w.cri.Stop()
+	r := &ranged{Runtime: w.rt}
+	w.cri = inproc.NewServer(nil, nil)
+	runtimeapi.RegisterRuntimeServiceServer(w.cri, r)
+	runtimeapi.RegisterImageServiceServer(w.cri, r)
+	conn := w.cri.Conn()
+	w.cfg.Runtime, w.cfg.Images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+	return r
+}
+
+// giveRanges gives the node ranges of addresses.
+func (w *world) giveRanges() {
+	w.t.Helper()
+	n := w.node().Clone()
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.9.0.0/24", []string{"10.9.0.0/24", "fd00:9::/64"}
+	if _, err := w.c.Nodes.Update(w.t.Context(), &corev1.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // The runtime is told the ranges of the pods' addresses once when the node gets them, again when it did not take them,
 // and again when it may have forgotten them.
 //
 // spec: NET-1
 func TestRangesAreTold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cri.Stop()
-		r := &ranged{Runtime: w.rt, refuses: 1}
-		w.cri = inproc.NewServer(nil, nil)
-		runtimeapi.RegisterRuntimeServiceServer(w.cri, r)
-		runtimeapi.RegisterImageServiceServer(w.cri, r)
-		conn := w.cri.Conn()
-		w.cfg.Runtime, w.cfg.Images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+		r := w.ranged()
+		r.refuses = 1
 		w.start()
 		is := func(when string, want ...string) {
 			t.Helper()
@@ -75,15 +99,7 @@ func TestRangesAreTold(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		is("without ranges")
-		n, err := w.c.Nodes.Get(w.t.Context(), &metav1.GetRequest{Name: nodeName})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n = n.Clone()
-		n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.9.0.0/24", []string{"10.9.0.0/24", "fd00:9::/64"}
-		if _, err := w.c.Nodes.Update(w.t.Context(), &corev1.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
-			t.Fatal(err)
-		}
+		w.giveRanges()
 		is("while it refuses")
 		time.Sleep(time.Minute)
 		is("when it took them", "10.9.0.0/24,fd00:9::/64")
@@ -99,5 +115,23 @@ func TestRangesAreTold(t *testing.T) {
 		r.mu.Unlock()
 		time.Sleep(time.Minute)
 		is("after a restart", "10.9.0.0/24,fd00:9::/64")
+	})
+}
+
+// An agent that ends while the runtime is being told has nothing to say of it: who tells it again is the next one.
+func TestRangesAtTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.ranged()
+		w.start()
+		w.giveRanges()
+		w.kill()
+		r.hangs = true
+		said := w.logged(slog.LevelWarn)
+		w.begin()
+		synctest.Wait() // The agent waits for the runtime now.
+		w.kill()
+		if text := said.String(); strings.Contains(text, "range") {
+			t.Error(text)
+		}
 	})
 }

@@ -23,8 +23,11 @@ import (
 	"monoplane.dev/internal/dirlock"
 )
 
-// dialTimeout bounds the search for a running server.
-const dialTimeout = 5 * time.Second
+// A server that holds the directory is given dialTimeout to answer: it may be just starting.
+const (
+	dialTimeout = 30 * time.Second
+	dialPause   = 50 * time.Millisecond
+)
 
 // NotRunningError says that no server runs on a data directory. There may be pods of one that was killed.
 type NotRunningError struct {
@@ -42,7 +45,8 @@ func (e *NotRunningError) Error() string {
 	return "no cluster runs on " + e.Dir
 }
 
-// dial connects to the server that runs on a data directory, as its administrator.
+// dial connects to the server that runs on a data directory, as its administrator. One that is just starting is waited
+// for.
 func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 	dir, err := datadir.Open(dataDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -51,36 +55,53 @@ func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	for {
+		c, starting, err := dialNow(ctx, dir)
+		if !starting {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+// dialNow connects to the server that runs on a data directory now. With an error it reports whether there may be one
+// that is just starting.
+func dialNow(ctx context.Context, dir *datadir.Dir) (_ *client.Client, starting bool, err error) {
 	_, err = dir.ReadSecret(datadir.Kubeconfig)
 	have := !errors.Is(err, os.ErrNotExist)
 	if have && err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, false, fmt.Errorf("data directory: %w", err)
 	}
 	// A directory that was copied has the kubeconfig of the original, whose server is not meant.
 	var used *dirlock.InUseError
 	switch err := dirlock.Held(dir); {
 	case errors.As(err, &used) && have:
 	case errors.As(err, &used):
-		return nil, fmt.Errorf("the cluster on %s has no listener, or is just starting: it has no kubeconfig", dataDir)
+		err = fmt.Errorf("the cluster on %s has no listener, or is just starting: it has no kubeconfig", dir.Path())
+		return nil, true, err
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	default:
-		return nil, &NotRunningError{Dir: dataDir, Never: !have}
+		return nil, false, &NotRunningError{Dir: dir.Path(), Never: !have}
 	}
-	cfg, err := client.LoadConfig(filepath.Join(dataDir, datadir.Kubeconfig))
+	cfg, err := client.LoadConfig(filepath.Join(dir.Path(), datadir.Kubeconfig))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if cfg.Address == "" {
-		return nil, fmt.Errorf("the cluster on %s has no gRPC listener", dataDir)
+		return nil, false, fmt.Errorf("the cluster on %s has no gRPC listener", dir.Path())
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
 	c, err := client.Dial(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("no cluster runs on %s: %w", dataDir, err)
+	if err != nil { // The kubeconfig can be that of the last start.
+		return nil, true, fmt.Errorf("the server on %s does not answer: %w", dir.Path(), err)
 	}
-	return c, nil
+	return c, false, nil
 }
 
 // Stop stops the pods of the server that runs on dataDir, each with its own grace, then the server, and

@@ -12,6 +12,7 @@ import (
 
 	"monoplane.dev/client/admin"
 	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/dirlock"
 	"monoplane.dev/internal/machinekey"
 )
 
@@ -41,6 +42,11 @@ with the settings of the last up.`,
 		if none := (*admin.NotRunningError)(nil); errors.As(err, &none) && !*leave {
 			stop() // a signal ends the server that is started now
 			err = stopLeft(cmd, *dir, none)
+		}
+		if used := (*dirlock.InUseError)(nil); errors.As(err, &used) { // Another down was first.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			err = admin.Stop(ctx, *dir, *leave, progress.show)
 		}
 		if err != nil {
 			return err

@@ -242,6 +242,27 @@ func TestDownWithoutServer(t *testing.T) {
 	}
 }
 
+// Two at once, without a server, stop the same pods: the one that comes second waits for the first one's server.
+func TestTwoDownsWithoutServer(t *testing.T) {
+	t.Parallel()
+	c, b := newCluster(t), newBox(t)
+	const script = `trap 'until [ -e BOX/go ]; do sleep 0.05; done; exit 0' TERM; echo $$ >BOX/pid
+while :; do sleep 0.05; done`
+	c.pods(t, "default").run(t, withGrace(podOf("waits", b.sh(script)), 600))
+	b.pid(t, "pid")
+	c.kill(t)
+	downs := [2]*command{begin(t, "down", "--data-dir", c.dir), begin(t, "down", "--data-dir", c.dir)}
+	for _, down := range downs {
+		down.stdout.waitFor(t, `Stopping pods default/waits`)
+	}
+	b.put(t, "go")
+	for _, down := range downs {
+		if code := down.waitExit(t); code != 0 {
+			t.Errorf("down: exit code %d, %s", code, down.stderr)
+		}
+	}
+}
+
 // A `down` that stops the pods itself is interrupted: they go on, it says so, and they can be stopped later.
 func TestDownWithoutServerIsInterrupted(t *testing.T) {
 	t.Parallel()

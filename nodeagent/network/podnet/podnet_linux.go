@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -272,8 +273,12 @@ func (n *Network) reconnect(ctx context.Context, made *network.Network) {
 			delete(n.cut, id)
 			continue
 		}
-		// The others have a right to theirs, and this one may have ended meanwhile.
-		n.cfg.Log.Warn("a sandbox cannot be connected again", "sandbox", id, "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, fs.ErrNotExist) { // Its last process has ended meanwhile.
+			level = slog.LevelDebug
+		}
+		// The others have a right to theirs.
+		n.cfg.Log.Log(ctx, level, "a sandbox cannot be connected again", "sandbox", id, "error", err)
 		if errors.Is(err, unix.EPERM) && made.Namespace().Status().Rootless {
 			// Its user namespace is below one that has ended, which nobody can enter.
 			delete(n.cut, id)
