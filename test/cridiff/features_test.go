@@ -330,6 +330,10 @@ var podFeatures = []feature{
 	{"host processes", func(p *play) {
 		p.options(func(o *runtimeapi.NamespaceOption) { o.Pid = runtimeapi.NamespaceMode_NODE })
 	}},
+	{"host processes by the sandbox", func(p *play) {
+		p.pod.Linux.SecurityContext.NamespaceOptions.Pid = runtimeapi.NamespaceMode_NODE
+		p.sec().NamespaceOptions.Pid = runtimeapi.NamespaceMode_POD
+	}},
 	{"shared processes", func(p *play) {
 		p.options(func(o *runtimeapi.NamespaceOption) { o.Pid = runtimeapi.NamespaceMode_POD })
 	}},

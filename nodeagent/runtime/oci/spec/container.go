@@ -151,7 +151,7 @@ func namespaces(in Input) []specs.LinuxNamespace {
 	if in.OwnNetwork {
 		out = append(out, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: of(in.Shim, "net")})
 	}
-	switch pid := options.GetPid(); {
+	switch pid := processes(in); {
 	case pid == runtimeapi.NamespaceMode_NODE:
 	case pid == runtimeapi.NamespaceMode_POD && in.Init != 0:
 		out = append(out, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: of(in.Init, "pid")})
@@ -164,6 +164,17 @@ func namespaces(in Input) []specs.LinuxNamespace {
 		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
 	return out
+}
+
+// processes tells whose processes a container sees. It shares those of its sandbox, unless it asks for others, and the
+// sandbox may have the machine's.
+func processes(in Input) runtimeapi.NamespaceMode {
+	mode := in.Container.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+	sandbox := in.Sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+	if mode == runtimeapi.NamespaceMode_POD && sandbox == runtimeapi.NamespaceMode_NODE {
+		return sandbox
+	}
+	return mode
 }
 
 // ownCgroups tells whether a container sees its own cgroup, and those below, instead of the whole tree. In cgroup v1

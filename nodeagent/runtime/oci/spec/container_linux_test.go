@@ -349,6 +349,12 @@ func TestNamespaces(t *testing.T) {
 			in.Init = 8
 			in.Container.Linux.SecurityContext.NamespaceOptions.Pid = runtimeapi.NamespaceMode_POD
 		}, "mount ipc=/proc/7/ns/ipc uts=/proc/7/ns/uts network=/proc/7/ns/net pid=/proc/8/ns/pid"},
+		"the pid of a sandbox with the host's": {func(in *Input) {
+			in.Sandbox = &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{
+				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+					NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}}}}
+			in.Container.Linux.SecurityContext = nil
+		}, "mount ipc=/proc/7/ns/ipc uts=/proc/7/ns/uts network=/proc/7/ns/net"},
 		"target": {func(in *Input) {
 			in.Target = 9
 			in.Container.Linux.SecurityContext.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET

@@ -56,7 +56,7 @@ func (b *Bundle) mounts(in Input) error {
 			base = slices.Delete(base, 5, 6)
 		}
 	}
-	if in.Rootless && options.GetPid() == runtimeapi.NamespaceMode_NODE {
+	if in.Rootless && processes(in) == runtimeapi.NamespaceMode_NODE {
 		// Only who has made a namespace of processes may mount its files.
 		base[0] = specs.Mount{Destination: "/proc", Type: "bind", Source: "/proc",
 			Options: []string{rbind, nosuid, noexec, nodev}}
