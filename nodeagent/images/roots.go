@@ -185,14 +185,17 @@ func (s *Store) upper(ctx context.Context, dir, layer string, shift unpack.Shift
 	return s.withIDs(func(maps userids.Maps) error { return subids.Upper(ctx, maps, dir, layer) }, own)
 }
 
-// lower returns the directories of an image's layers, the uppermost first.
+// lower returns the directories of an image's layers, the uppermost first. An image can have a layer several times, such
+// as the one without files: what the uppermost has is what one sees, and overlayfs refuses to have it again below.
 func (s *Store) lower(rec *record) (out []string, err error) {
 	for _, d := range slices.Backward(rec.Layers) {
 		dir, err := s.layerDir(d)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, dir)
+		if !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
 	}
 	return out, nil
 }
