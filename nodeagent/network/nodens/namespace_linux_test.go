@@ -420,6 +420,70 @@ func testPorts(t *testing.T) {
 	}
 }
 
+func TestRootlessPortsOfFamilies(t *testing.T) {
+	if onMachine(t, true, strangeClients) {
+		testPortsOfFamilies(t)
+	}
+}
+
+// Clients that cannot be answered from inside.
+const (
+	linkLocal = "169.254.7.7"
+	asService = "10.96.0.77"
+)
+
+// strangeClients gives the machine the addresses of such clients.
+func strangeClients(t *testing.T) {
+	lo, err := netlib.LinkByName("lo")
+	check(t, err)
+	for _, a := range []string{linkLocal, asService} {
+		check(t, netlib.AddrAdd(lo, &netlib.Addr{IPNet: ipnet(a + "/32")}))
+	}
+}
+
+// testPortsOfFamilies: a client reaches the pod by the family that it has come by, as itself. Who would have to come
+// with the node's address instead, which policies always allow, is let in only if it is the machine itself.
+func testPortsOfFamilies(t *testing.T) {
+	both := map[string]string{outside: outside, outside6: outside6, "127.0.0.1": "10.244.0.1", "::1": "fd00:244::1"}
+	one := map[string]string{outside: outside, outside6: "", "127.0.0.1": "10.244.0.1", "::1": "10.244.0.1"}
+	for name, c := range map[string]struct {
+		seen     map[string]string
+		families int
+	}{"both": {both, 2}, "one": {one, 1}} {
+		t.Run(name, func(t *testing.T) {
+			cfg, pod := config(t), addresses(5)
+			if len(pod) < c.families {
+				t.Skip("this machine has no IPv6")
+			}
+			cfg.PodRanges, pod = cfg.PodRanges[:c.families], pod[:c.families]
+			n := open(t, cfg)
+			at := netip.MustParseAddrPort("[::]:8090")
+			a := podIn(t, n, "a", nodens.AttachConfig{Addresses: pod, HostPorts: []nodens.HostPort{
+				{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}})
+			a.do(order{Serve: "tcp", Addr: ":80"})
+			a.do(order{Serve: "udp", Addr: ":80"})
+			for client, want := range c.seen {
+				for _, network := range []string{"tcp", "udp"} {
+					got, err := askFrom(network, client, net.JoinHostPort(client, "8090"))
+					from, _, _ := strings.Cut(got, " ")
+					seen, _ := netip.ParseAddrPort(from)
+					if want == "" && !errors.Is(err, unix.ECONNREFUSED) {
+						t.Errorf("%s from %s: %q, %v; want a refusal", network, client, got, err)
+					}
+					if want != "" && (err != nil || seen.Addr().Unmap().String() != want) {
+						t.Errorf("%s from %s: the pod saw %q, %v; want %s", network, client, got, err, want)
+					}
+				}
+			}
+			for _, client := range []string{linkLocal, asService} {
+				if got, err := askFrom("tcp", client, client+":8090"); err == nil {
+					t.Errorf("from %s: %q", client, got)
+				}
+			}
+		})
+	}
+}
+
 // translate has the node namespace lead what it sends itself to another address and port.
 func translate(t *testing.T, n *nodens.Namespace, from string, fromPort uint16, to string, toPort uint16) {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -39,33 +40,69 @@ type Port struct {
 	done sync.WaitGroup
 	*flows
 	binding sync.Mutex // While the listening socket admits others beside it.
+
+	// loopback is the same port of the machine's loopback in the family that pods have no addresses of; or nil.
+	loopback *Port
 }
 
-// ServePort serves a port of the machine (a node port, a host port), until the context or the Port ends. Connections
-// are led to their target with the client's address as their source, unless it is one that cannot be answered from
-// inside: loopback, the node's own, or of the service ranges. Pods keep theirs, so that policies know them. It fails
-// if the port is taken.
+// ServePort serves a port of the machine (a node port, a host port) until the context or the Port ends. Connections
+// are led to their target with the client's address as their source: policies know clients by it, those outside and
+// pods. Only who is the machine itself, by loopback or an address of the node namespace, comes with the node's address,
+// which policies always allow. Nobody else is led to a target of another family, nor by an address that cannot be
+// answered from inside, which is link-local or of the service ranges: that one is reset. Where pods have addresses of
+// one family only, all of the machine's addresses are those of that family, and loopback. It fails if the port is taken.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
+	if cfg.Listen.Addr() != netip.IPv6Unspecified() {
+		return n.servePort(ctx, cfg, cfg.Listen.String())
+	}
+	at := strconv.Itoa(int(cfg.Listen.Port()))
+	if len(n.cfg.PodRanges) == 0 || n.hasBoth() {
+		return n.servePort(ctx, cfg, ":"+at) // Of both families, or of IPv4 where there is no IPv6.
+	}
+	family, other, loopback := "4", "6", "[::1]:"
+	if !n.cfg.PodRanges[0].Addr().Is4() {
+		family, other, loopback = "6", "4", "127.0.0.1:"
+	}
+	one := cfg
+	one.Network += family
+	p, err := n.servePort(ctx, one, ":"+at)
+	if err != nil {
+		return nil, err
+	}
+	one.Network = cfg.Network + other
+	p.loopback, err = n.servePort(ctx, one, loopback+strconv.Itoa(int(p.addr.Port())))
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EAFNOSUPPORT) { // There is no IPv6.
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// hasBoth tells whether pods have addresses of both families.
+func (n *Namespace) hasBoth() bool {
+	return slices.ContainsFunc(n.cfg.PodRanges, func(r netip.Prefix) bool {
+		return r.Addr().Is4() != n.cfg.PodRanges[0].Addr().Is4()
+	})
+}
+
+// servePort listens at an address by a network of package net.
+func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*Port, error) {
 	work, stop := context.WithCancel(ctx)
 	context.AfterFunc(n.work, stop)
 	p := &Port{n: n, cfg: cfg, stop: stop, flows: newFlows(n.passage)}
-	at := cfg.Listen.String()
-	if cfg.Listen.Addr() == netip.IPv6Unspecified() {
-		at = ":" + strconv.Itoa(int(cfg.Listen.Port())) // Of both families, or of IPv4 where there is no IPv6.
-	}
+	p.cfg.Network = strings.TrimRight(cfg.Network, "46") // Targets have their own family.
 	var err error
-	switch cfg.Network {
+	switch p.cfg.Network {
 	case "tcp":
 		var l net.Listener
 		var lc net.ListenConfig
-		if l, err = lc.Listen(ctx, "tcp", at); err == nil {
+		if l, err = lc.Listen(ctx, cfg.Network, at); err == nil {
 			p.addr = l.Addr().(*net.TCPAddr).AddrPort()
 			p.tcp = newRelay(work, l, n.passage, p.dial)
 		}
 	case "udp":
 		lc := net.ListenConfig{Control: packetInfo}
 		var c net.PacketConn
-		if c, err = lc.ListenPacket(ctx, "udp", at); err == nil {
+		if c, err = lc.ListenPacket(ctx, cfg.Network, at); err == nil {
 			p.udp = c.(*net.UDPConn)
 			p.addr = p.udp.LocalAddr().(*net.UDPAddr).AddrPort()
 			p.done.Go(func() { p.servePackets(work) })
@@ -95,6 +132,9 @@ func (p *Port) Close() error {
 			p.done.Wait()
 			p.end()
 		}
+		if p.loopback != nil {
+			_ = p.loopback.Close() // It has no error either.
+		}
 	})
 	return nil
 }
@@ -107,14 +147,17 @@ func (p *Port) dial(ctx context.Context, from net.Conn) (net.Conn, error) {
 	return p.lead(ctx, client)
 }
 
-// lead connects to a client's target, as the client where that is possible.
+// lead connects to a client's target, as the client.
 func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error) {
 	target, err := p.cfg.Target(client)
 	if err != nil {
 		return nil, err
 	}
-	if !p.n.answers(client.Addr()) || client.Addr().Is4() != target.Addr().Is4() {
+	if p.n.isMachine(client.Addr()) {
 		return p.n.Dial(ctx, p.cfg.Network, netip.AddrPort{}, target)
+	}
+	if !p.n.answers(client.Addr()) || client.Addr().Is4() != target.Addr().Is4() {
+		return nil, fmt.Errorf("the client %s cannot be led to %s with its own address", client, target)
 	}
 	conn, err := p.n.Dial(ctx, p.cfg.Network, client, target)
 	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) {
@@ -124,22 +167,19 @@ func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error
 	return conn, err
 }
 
+// isMachine tells whether only the machine itself has an address.
+func (n *Namespace) isMachine(a netip.Addr) bool {
+	return a.IsLoopback() || slices.ContainsFunc(n.cfg.PodRanges, func(r netip.Prefix) bool {
+		node, machine := NodeAddresses(r)
+		return a == node || a == machine
+	})
+}
+
 // answers tells whether what is sent from the node namespace as a would be answered to it.
 func (n *Namespace) answers(a netip.Addr) bool {
-	if a.IsLoopback() || a.IsLinkLocalUnicast() {
-		return false
-	}
-	for _, r := range n.cfg.PodRanges {
-		if node, machine := NodeAddresses(r); a == node || a == machine {
-			return false
-		}
-	}
-	for _, r := range n.cfg.ServiceRanges {
-		if r.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return !a.IsLinkLocalUnicast() && !slices.ContainsFunc(n.cfg.ServiceRanges, func(r netip.Prefix) bool {
+		return r.Contains(a)
+	})
 }
 
 func (p *Port) servePackets(ctx context.Context) {
@@ -234,15 +274,16 @@ func (n *Namespace) serveHostPorts(sandbox string, cfg AttachConfig) error {
 	n.endHostPorts(sandbox)
 	var kept []*Port
 	for _, h := range cfg.HostPorts {
-		var to netip.Addr
-		for _, a := range cfg.Addresses {
-			if !to.IsValid() || a.Is4() == h.Host.Addr().Is4() {
-				to = a
+		target := func(client netip.AddrPort) (netip.AddrPort, error) {
+			var to netip.Addr
+			for _, a := range cfg.Addresses {
+				if !to.IsValid() || a.Is4() == client.Addr().Is4() {
+					to = a
+				}
 			}
+			return netip.AddrPortFrom(to, h.Port), nil
 		}
-		target := netip.AddrPortFrom(to, h.Port)
-		p, err := n.ServePort(n.work, PortConfig{Network: h.Network, Listen: h.Host,
-			Target: func(netip.AddrPort) (netip.AddrPort, error) { return target, nil }})
+		p, err := n.ServePort(n.work, PortConfig{Network: h.Network, Listen: h.Host, Target: target})
 		if err != nil {
 			for _, p := range kept {
 				_ = p.Close()

@@ -45,6 +45,12 @@ func TestRootPorts(t *testing.T) {
 	}
 }
 
+func TestRootPortsOfFamilies(t *testing.T) {
+	if onMachine(t, false, strangeClients) {
+		testPortsOfFamilies(t)
+	}
+}
+
 func TestRootHelperKilled(t *testing.T) {
 	if onMachine(t, false) {
 		testHelperKilled(t)
