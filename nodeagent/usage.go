@@ -112,7 +112,8 @@ func (a *Agent) sample(ctx context.Context) (sample, error) {
 }
 
 // usageReport says what was used between two samples, and notes the rates in the second one. A container that has
-// started between them counts from its start, unless the runtime knows better.
+// started between them counts from its start, unless the runtime knows better. Containers of which the runtime cannot
+// tell what they use are left out.
 func usageReport(before, after sample) *nodev1.UsageReport {
 	window := max(after.at.Sub(before.at), time.Millisecond)
 	rate := func(cpu, window time.Duration) int64 { return max(0, int64(float64(cpu)/float64(window)*1e9)) }
@@ -140,11 +141,16 @@ func usageReport(before, after sample) *nodev1.UsageReport {
 				c.NanoCores = rate(c.CPU, window)
 			}
 			p.Containers[name] = c
+			if !c.Known() {
+				continue // That it uses nothing would have it scaled down.
+			}
 			u.Containers = append(u.Containers, &nodev1.ContainerUsage{
 				Name: name, Usage: &nodev1.Usage{NanoCores: c.NanoCores, Memory: c.Memory},
 			})
 		}
-		out.Pods = append(out.Pods, u)
+		if len(u.GetContainers()) > 0 {
+			out.Pods = append(out.Pods, u)
+		}
 	}
 	return out
 }

@@ -5,16 +5,19 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/nodeagent/usage"
 )
 
-// CPU is the difference of two samples; what has started, or started again, between them counts from its start.
+// CPU is the difference of two samples; what has started, or started again, between them counts from its start. What
+// the runtime does not know is not 0.
 func TestUsageReport(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(d, cpu time.Duration) usage.Container {
-		return usage.Container{At: start.Add(d), CPU: cpu, Memory: 7}
+		return usage.Container{At: start.Add(d), CPU: cpu, Memory: 7, Told: &runtimeapi.ContainerStats{
+			Cpu: &runtimeapi.CpuUsage{}, Memory: &runtimeapi.MemoryUsage{}}}
 	}
 	pod := func(of map[string]usage.Container) map[string]*usage.Pod {
 		return map[string]*usage.Pod{"uid": {Namespace: "ns", Name: "p", Containers: of}}
@@ -26,6 +29,7 @@ func TestUsageReport(t *testing.T) {
 		sample{at: start.Add(10 * time.Second), cpu: time.Minute + 15*time.Second, pods: pod(map[string]usage.Container{
 			"old": at(10*time.Second, 15*time.Second), "again": at(10*time.Second, time.Second),
 			"slow": at(10*time.Second, 10*time.Second), "new": at(10*time.Second, 2*time.Second),
+			"unknown": {At: start.Add(10 * time.Second), Told: &runtimeapi.ContainerStats{Cpu: &runtimeapi.CpuUsage{}}},
 		})},
 	)
 	container := func(name string, nano int64) *nodev1.ContainerUsage {

@@ -68,6 +68,8 @@ type container struct {
 	exited  chan struct{}
 	cpu     meter
 	written written
+	// processes is for where there is no cgroup that counts.
+	processes ofProcesses
 
 	// Of a stop, guarded by Runtime.mu: when the runtime steps in, and whether it watches for that and has signalled.
 	killAt            time.Time

@@ -10,9 +10,10 @@ import (
 
 	"monoplane.dev/nodeagent/runtime/host/cgroup"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// ContainerStats implements CRI. What the cgroups do not tell is absent.
+// ContainerStats implements CRI. What the cgroups do not tell is what the container's processes tell, or absent.
 func (r *Runtime) ContainerStats(
 	_ context.Context, req *runtimeapi.ContainerStatsRequest,
 ) (*runtimeapi.ContainerStatsResponse, error) {
@@ -50,7 +51,7 @@ func (r *Runtime) ListContainerStats(
 
 func (c *container) runsLocked() bool { return c.state.Phase == shimwire.Running }
 
-// PodSandboxStats implements CRI. What the cgroups do not tell is absent.
+// PodSandboxStats implements CRI, as ContainerStats does.
 func (r *Runtime) PodSandboxStats(
 	_ context.Context, req *runtimeapi.PodSandboxStatsRequest,
 ) (*runtimeapi.PodSandboxStatsResponse, error) {
@@ -181,6 +182,15 @@ func (r *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 	}}
 	at := now()
 	u := cgroup.Stats(c.rec.group)
+	if u.CPUNanos < 0 || u.MemoryBytes < 0 {
+		cpu, memory := r.processesUse(c)
+		if u.CPUNanos < 0 {
+			u.CPUNanos = cpu
+		}
+		if u.MemoryBytes < 0 {
+			u.MemoryBytes, u.WorkingSet = memory, memory
+		}
+	}
 	if u.CPUNanos >= 0 {
 		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(u.CPUNanos),
 			UsageNanoCores: known(c.cpu.rate(at, u.CPUNanos))}
@@ -198,6 +208,18 @@ func (r *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 	s.WritableLayer = &runtimeapi.FilesystemUsage{Timestamp: at, UsedBytes: known(0), InodesUsed: known(0),
 		FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: c.sb.dir}}
 	return s
+}
+
+// processesUse says what the processes of a container use; negative when it does not run.
+func (r *Runtime) processesUse(c *container) (cpu, memory int64) {
+	r.mu.RLock()
+	first := sys.Proc{PID: int(c.state.PID), Start: uint64(c.state.Born)}
+	runs := c.runsLocked()
+	r.mu.RUnlock()
+	if !runs || !sys.IsAlive(first) {
+		return -1, -1
+	}
+	return c.processes.read(first.PID)
 }
 
 func known(n int64) *runtimeapi.UInt64Value {
