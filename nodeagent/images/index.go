@@ -217,12 +217,11 @@ func (s *Store) Remove(ctx context.Context, reference string) error {
 }
 
 // needs returns the digests of an image's blobs and layers.
-func (r *record) needs() []string {
-	out := slices.Concat([]string{r.Manifest, r.ID}, r.Layers)
-	for _, b := range r.Blobs {
-		out = append(out, b.Digest)
-	}
-	return out
+func (r *record) needs() []string { return slices.Concat(r.allBlobs(), r.Layers) }
+
+// allBlobs returns the digests of an image's blobs: the manifest, the configuration and the compressed layers.
+func (r *record) allBlobs() []string {
+	return append([]string{r.Manifest, r.ID}, blobDigests(r.Blobs)...)
 }
 
 // RawConfig returns the configuration of an image as its maker wrote it, in JSON.

@@ -73,6 +73,11 @@ func (s *Store) unpack(ctx context.Context, diffID string, b blob) error {
 		return err
 	}
 	f, err := s.openBlob(b.Digest)
+	if errors.Is(err, fs.ErrNotExist) { // unless the image has come meanwhile with this layer compressed in another way
+		if ok, err := have(); ok || err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -70,14 +70,16 @@ func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
 	for _, one := range all {
 		from := &loading{from: from, files: one.files, lease: s.newLease()}
 		rec, err := s.bring(ctx, one.manifest, one.text, from)
+		var replaced []string
 		if err == nil {
 			rec.Tags = one.tags
-			err = s.admit(ctx, rec)
+			replaced, err = s.admit(ctx, rec)
 		}
 		from.lease.release()
 		if err != nil {
 			return out, errors.Join(err, s.collect(context.WithoutCancel(ctx), from.held))
 		}
+		s.collectReplaced(ctx, rec.ID, replaced)
 		out = append(out, rec.Image)
 		s.syncs.Go(func() { s.sync(rec.ID) })
 	}

@@ -43,7 +43,7 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 	if p.platform, err = platformOf(opts.Platform); err != nil {
 		return Image{}, err
 	}
-	rec, err := p.run(ctx)
+	rec, replaced, err := p.run(ctx)
 	p.lease.release()
 	if err != nil {
 		if isFinal(err) {
@@ -51,6 +51,7 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 		}
 		return Image{}, err
 	}
+	s.collectReplaced(ctx, rec.ID, replaced)
 	s.syncs.Go(func() { s.sync(rec.ID) })
 	return rec.Image, nil
 }
@@ -86,29 +87,30 @@ type pull struct {
 	mu sync.Mutex // held while progress is told
 }
 
-func (p *pull) run(ctx context.Context) (*record, error) {
+// run returns the image, and what admit does.
+func (p *pull) run(ctx context.Context) (rec *record, replaced []string, err error) {
 	top, text, err := p.repo.Manifest(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	desc := top
 	if isIndex(top.MediaType, text) {
 		chosen, err := choose(text, p.platform)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.ref, err)
+			return nil, nil, fmt.Errorf("%s: %w", p.ref, err)
 		}
 		if desc, text, err = p.repo.Manifest(ctx, chosen); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	m, err := readManifest(desc.MediaType, text, p.s.cfg.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.ref, err)
+		return nil, nil, fmt.Errorf("%s: %w", p.ref, err)
 	}
 	m.self = blob{desc.MediaType, desc.Digest, desc.Size}
-	rec, err := p.s.bring(ctx, m, text, p)
+	rec, err = p.s.bring(ctx, m, text, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if tag := p.ref.Tagged(); tag != "" {
 		rec.Tags = []string{tag}
@@ -117,7 +119,8 @@ func (p *pull) run(ctx context.Context) (*record, error) {
 	if desc.Digest != top.Digest {
 		rec.Digests = []string{p.ref.Pinned(top.Digest)}
 	}
-	return rec, p.s.admit(ctx, rec)
+	replaced, err = p.s.admit(ctx, rec)
+	return rec, replaced, err
 }
 
 // origin is where the blobs of an image come from.
@@ -227,20 +230,38 @@ func (s *Store) bringLayers(ctx context.Context, rec *record, from origin) error
 // unpacks reports whether layers can be unpacked here.
 func (s *Store) unpacks() bool { return runtime.GOOS == "linux" }
 
-// admit puts an image, all of which is there, into the index.
-func (s *Store) admit(ctx context.Context, rec *record) error {
+// admit puts an image, all of which is there, into the index. If it was there with another manifest, it returns what
+// that one needed, for collectReplaced.
+func (s *Store) admit(ctx context.Context, rec *record) (replaced []string, err error) {
 	boot, err := bootID()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rec.Came, rec.Boot = s.cfg.Now().UTC(), boot
-	return s.change(ctx, func(x *index) error {
-		if old, err := x.find(rec.ID); err == nil && old.Boot == "" && old.Manifest == rec.Manifest {
-			rec.Boot = ""
+	err = s.change(ctx, func(x *index) error {
+		if old, err := x.find(rec.ID); err == nil {
+			switch {
+			case old.Manifest != rec.Manifest:
+				replaced = old.needs()
+			case old.Boot == "":
+				rec.Boot = ""
+			}
 		}
 		x.add(rec)
 		return nil
 	})
+	return replaced, err
+}
+
+// collectReplaced removes what an image has needed with its last manifest and nothing needs now. The lease of what has
+// come is to be released before: it holds layers, and a blob that is not compressed has the digest of its layer.
+func (s *Store) collectReplaced(ctx context.Context, id string, replaced []string) {
+	if len(replaced) == 0 {
+		return
+	}
+	if err := s.collect(context.WithoutCancel(ctx), replaced); err != nil { // the image has come in spite of it
+		s.cfg.Log.Warn("blobs that nothing needs any more stay until other images are removed", "image", id, "err", err)
+	}
 }
 
 // sync notes that an image has reached the disk, once it has.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,7 +125,7 @@ func (s *Store) checkAll() error {
 
 // isWhole reports whether all blobs of an image are there.
 func (s *Store) isWhole(r *record) bool {
-	for _, d := range append([]string{r.Manifest, r.ID}, blobDigests(r.Blobs)...) {
+	for _, d := range r.allBlobs() {
 		hex, err := hexOf(d)
 		if err != nil {
 			return false
@@ -197,13 +198,18 @@ func (s *Store) newLease() *lease { return &lease{s, s.scratch(leasePrefix)} }
 
 const leasePrefix = "lease"
 
-// hold adds digests to the lease.
+// hold makes the digests those of the lease.
 func (l *lease) hold(ctx context.Context, digests []string) error {
+	return l.s.locked(ctx, func() error { return l.write(digests) })
+}
+
+// write is hold for whoever has locked the directory.
+func (l *lease) write(digests []string) error {
 	text, err := json.Marshal(digests)
 	if err != nil {
 		return err
 	}
-	return l.s.locked(ctx, func() error { return os.WriteFile(l.path, text, 0o600) })
+	return os.WriteFile(l.path, text, 0o600)
 }
 
 func (l *lease) release() {
@@ -248,21 +254,25 @@ func (s *Store) collect(ctx context.Context, digests []string) error {
 		if err := s.sweep(); err != nil {
 			return err
 		}
-		needed, err := s.leased()
+		blobs, err := s.leased()
 		if err != nil {
 			return err
 		}
+		layers := maps.Clone(blobs) // a lease does not tell which of the two it holds
 		x, err := s.readIndex()
 		if err != nil {
 			return err
 		}
 		for _, r := range x.Images {
-			for _, d := range r.needs() {
-				needed[d] = true
+			for _, d := range r.allBlobs() {
+				blobs[d] = true
+			}
+			for _, d := range r.Layers {
+				layers[d] = true
 			}
 		}
 		old := s.cfg.Now().Add(-forgotten)
-		for _, folder := range []string{blobsDir, layersDir, partialDir} {
+		for folder, needed := range map[string]map[string]bool{blobsDir: blobs, layersDir: layers, partialDir: blobs} {
 			if err := s.eachEntry(folder, func(digest, path string, info fs.FileInfo) error {
 				if needed[digest] || !slices.Contains(digests, digest) && info.ModTime().After(old) {
 					return nil

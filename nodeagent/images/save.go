@@ -19,18 +19,40 @@ import (
 // Save writes images as a tar that is both an OCI layout and an archive of docker save. An image that is named by a
 // tag is saved with this tag, by its id with all its tags.
 func (s *Store) Save(ctx context.Context, w io.Writer, references ...string) error {
-	var all []*record
 	keep := s.newLease()
 	defer keep.release()
-	var needs []string
-	x, err := s.readIndex()
-	if err != nil {
+	var all []*record
+	// An image that comes again with another manifest takes the blobs of this one away, unless they are held by then.
+	if err := s.locked(ctx, func() (err error) {
+		if all, err = s.named(references); err != nil {
+			return err
+		}
+		var needs []string
+		for _, r := range all {
+			needs = append(needs, r.needs()...)
+		}
+		return keep.write(needs)
+	}); err != nil {
 		return err
 	}
+	out := &saver{s: s, ctx: ctx, w: tar.NewWriter(w), written: make(map[string]bool)}
+	if err := out.all(all); err != nil {
+		return err
+	}
+	return out.w.Close()
+}
+
+// named returns what Save is asked for, each image once.
+func (s *Store) named(references []string) ([]*record, error) {
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	var all []*record
 	for _, reference := range references {
 		r, err := x.find(reference)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		one := *r
 		if ref, err := registry.ParseReference(reference); err == nil && slices.Contains(r.Tags, ref.Tagged()) {
@@ -41,19 +63,11 @@ func (s *Store) Save(ctx context.Context, w io.Writer, references ...string) err
 			continue
 		}
 		all = append(all, &one)
-		needs = append(needs, one.needs()...)
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("%w request: no image is named", ErrInvalid)
+		return nil, fmt.Errorf("%w request: no image is named", ErrInvalid)
 	}
-	if err := keep.hold(ctx, needs); err != nil {
-		return err
-	}
-	out := &saver{s: s, ctx: ctx, w: tar.NewWriter(w), written: make(map[string]bool)}
-	if err := out.all(all); err != nil {
-		return err
-	}
-	return out.w.Close()
+	return all, nil
 }
 
 type saver struct {
@@ -70,7 +84,7 @@ func (o *saver) all(all []*record) error {
 	top := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	var docker []dockerImage
 	for _, r := range all {
-		for _, d := range append([]string{r.Manifest, r.ID}, blobDigests(r.Blobs)...) {
+		for _, d := range r.allBlobs() {
 			if err := o.blob(d); err != nil {
 				return fmt.Errorf("image %s: blob %s: %w", r.ID, d, err)
 			}
