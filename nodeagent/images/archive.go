@@ -67,8 +67,10 @@ func (l layout) digest(name string) (string, int64, error) {
 type spool struct {
 	dir   string
 	files map[string]spooled
-	// links are files by other names.
+	// links are files by other names. Invariant: no name is in both.
 	links map[string]string
+	// written is how many files there are in the directory.
+	written int
 }
 
 type spooled struct {
@@ -80,7 +82,8 @@ type spooled struct {
 // mostFiles is how many files an archive may have.
 const mostFiles = 100_000
 
-// spool writes the files of an archive into the new directory dir.
+// spool writes the files of an archive into the new directory dir. Of entries with the same name the last one counts,
+// as for tar.
 func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, err
 			return nil, err
 		}
 		name := path.Clean("/" + h.Name)[1:]
-		if len(out.files)+len(out.links) >= mostFiles {
+		if out.written+len(out.links) >= mostFiles {
 			return nil, fmt.Errorf("%w archive: it has more than %d files", ErrInvalid, mostFiles)
 		}
 		switch h.Typeflag {
@@ -114,13 +117,13 @@ func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, err
 			if err := s.room(h.Size); err != nil {
 				return nil, err
 			}
-			if out.files[name], err = out.write(len(out.files), t); err != nil {
+			if err := out.write(name, t); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		case tar.TypeSymlink:
-			out.links[name] = path.Join(path.Dir(name), h.Linkname)
+			out.link(name, path.Join(path.Dir(name), h.Linkname))
 		case tar.TypeLink:
-			out.links[name] = path.Clean("/" + h.Linkname)[1:]
+			out.link(name, path.Clean("/" + h.Linkname)[1:])
 		}
 	}
 	if len(out.files) == 0 {
@@ -129,14 +132,32 @@ func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, err
 	return out, nil
 }
 
-func (p *spool) write(number int, r io.Reader) (spooled, error) {
-	f, err := os.OpenFile(p.path(number), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// write adds a file. One that had the name before is overwritten, so that it takes no room any more.
+func (p *spool) write(name string, r io.Reader) error {
+	number := p.written
+	if old, ok := p.files[name]; ok {
+		number = old.number
+	} else {
+		p.written++
+	}
+	f, err := os.OpenFile(p.path(number), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return spooled{}, err
+		return err
 	}
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, sum), r)
-	return spooled{number, "sha256:" + hex.EncodeToString(sum.Sum(nil)), n}, errors.Join(err, f.Close())
+	delete(p.links, name)
+	p.files[name] = spooled{number, "sha256:" + hex.EncodeToString(sum.Sum(nil)), n}
+	return errors.Join(err, f.Close())
+}
+
+// link adds another name of a file. A link to itself is how tar writes a file that it is asked to add twice.
+func (p *spool) link(name, target string) {
+	if name == target {
+		return
+	}
+	delete(p.files, name)
+	p.links[name] = target
 }
 
 func (p *spool) path(number int) string { return filepath.Join(p.dir, strconv.Itoa(number)) }

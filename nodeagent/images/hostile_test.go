@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -511,5 +512,31 @@ func TestLoadDockerArchive(t *testing.T) {
 	var saved strings.Builder
 	if err := s.Save(t.Context(), io.Writer(&saved), "app:dev"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Of entries of an archive that have the same name the last one counts, whatever kind they are.
+func TestLoadNamesTwice(t *testing.T) {
+	lower, upper := archive(t, file("f", "lower")), archive(t, file("g", "upper"))
+	img := imageOf(t, layerOf(t, compression.None, lower), layerOf(t, compression.None, upper))
+	config, err := img.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := func(tag string) entry {
+		return file("manifest.json", `[{"Config":"c.json","RepoTags":["`+tag+`"],"Layers":["1.tar","2.tar"]}]`)
+	}
+	b := archive(t, manifest("app:first"), file("1.tar", strings.Repeat("longer than the last one", 1000)),
+		symlink("2.tar", "1.tar"), file("c.json", "a file, then a link"), file("d.json", string(config)),
+		file("1.tar", string(lower)), file("2.tar", string(upper)), symlink("c.json", "d.json"), hardlink("1.tar", "1.tar"),
+		manifest("app:last"))
+	s := open(t)
+	loaded, err := s.Load(t.Context(), strings.NewReader(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := img.ConfigName(); err != nil || len(loaded) != 1 || loaded[0].ID != id.String() ||
+		!slices.Equal(loaded[0].Tags, []string{"docker.io/library/app:last"}) {
+		t.Errorf("%+v, %v", loaded, err)
 	}
 }
