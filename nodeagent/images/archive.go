@@ -88,7 +88,13 @@ func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, err
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	in, err := unpack.Decompress(bufio.NewReaderSize(r, 1<<20))
+	buffered := bufio.NewReaderSize(r, 1<<20)
+	magic, _ := buffered.Peek(unpack.Magic) // whoever reads next gets the error
+	if c := unpack.CompressionOf(magic); !c.IsUnderstood() {
+		return nil, fmt.Errorf("%w archive: it is compressed with %s, and only gzip and zstd are understood; unpack it "+
+			"with %[2]s -d", ErrInvalid, c)
+	}
+	in, err := unpack.Decompress(buffered)
 	if err != nil {
 		return nil, fmt.Errorf("%w archive: %w", ErrInvalid, err)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/registry"
@@ -538,5 +540,31 @@ func TestLoadNamesTwice(t *testing.T) {
 	if id, err := img.ConfigName(); err != nil || len(loaded) != 1 || loaded[0].ID != id.String() ||
 		!slices.Equal(loaded[0].Tags, []string{"docker.io/library/app:last"}) {
 		t.Errorf("%+v, %v", loaded, err)
+	}
+}
+
+// Of an archive, or a layer, that is compressed in a way that is not understood, the error says so, and how to unpack
+// the archive. A tar whose first file has a name that begins like such an archive is none.
+func TestUnknownCompression(t *testing.T) {
+	for b, want := range map[string]string{
+		"\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F": "xz", "BZh91AY&SY\x00\x00": "bzip2",
+	} {
+		s := open(t)
+		_, err := s.Load(t.Context(), strings.NewReader(b))
+		said := "it is compressed with " + want + ", and only gzip and zstd are understood"
+		if !errors.Is(err, images.ErrInvalid) || !strings.HasSuffix(err.Error(), said+"; unpack it with "+want+" -d") {
+			t.Errorf("an archive: %v; want %q", err, said)
+		}
+		host := serve(t)
+		push(t, host+"/app:v1", imageOf(t, static.NewLayer([]byte(b), types.OCILayer)))
+		_, err = s.Pull(t.Context(), host+"/app:v1", images.PullOptions{})
+		if !errors.Is(err, images.ErrInvalid) || !strings.HasSuffix(err.Error(), said) {
+			t.Errorf("a layer: %v; want %q", err, said)
+		}
+	}
+	s := open(t)
+	_, err := s.Load(t.Context(), strings.NewReader(string(archive(t, file("BZh91", "")))))
+	if err == nil || !strings.Contains(err.Error(), "it has neither") {
+		t.Errorf("a tar: %v", err)
 	}
 }

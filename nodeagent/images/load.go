@@ -282,7 +282,7 @@ func layerType(from content, name string) (types.MediaType, error) {
 		return "", err
 	}
 	defer f.Close()
-	magic := make([]byte, 4)
+	magic := make([]byte, unpack.Magic)
 	if _, err := io.ReadFull(f, magic); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return "", err
 	}

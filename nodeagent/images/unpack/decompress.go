@@ -25,20 +25,34 @@ func (s *Stream) Tee(w io.Writer) io.Reader { return io.TeeReader(s.Reader, w) }
 // Compression is how an archive is compressed.
 type Compression string
 
-// The kinds of compression.
+// The kinds of compression, by the names of the programs for them. The last two are known but not understood: images
+// do not have them.
 const (
-	None Compression = ""
-	Gzip Compression = "gzip"
-	Zstd Compression = "zstd"
+	None  Compression = ""
+	Gzip  Compression = "gzip"
+	Zstd  Compression = "zstd"
+	XZ    Compression = "xz"
+	Bzip2 Compression = "bzip2"
 )
 
-// CompressionOf returns how an archive is compressed that begins with these four bytes.
+// IsUnderstood reports whether Decompress reads archives that are compressed so.
+func (c Compression) IsUnderstood() bool { return c != XZ && c != Bzip2 }
+
+// Magic is how many bytes of an archive CompressionOf needs.
+const Magic = 10
+
+// CompressionOf returns how an archive is compressed that begins with these bytes.
 func CompressionOf(magic []byte) Compression {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return Gzip
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		return Zstd
+	case bytes.HasPrefix(magic, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
+		return XZ
+	// The level, any digit, lies between the two parts. The first alone may be the name of a file in a tar.
+	case len(magic) >= Magic && bytes.HasPrefix(magic, []byte("BZh")) && bytes.HasPrefix(magic[4:], []byte("1AY&SY")):
+		return Bzip2
 	default:
 		return None
 	}
@@ -50,11 +64,11 @@ const zstdWindow = 128 << 20
 
 // Decompress returns the archive in r, which may be compressed with gzip or zstd.
 func Decompress(r *bufio.Reader) (*Stream, error) {
-	magic, err := r.Peek(4)
+	magic, err := r.Peek(Magic)
 	if err != nil && len(magic) == 0 {
 		return nil, hostile("it is empty")
 	}
-	switch CompressionOf(magic) {
+	switch c := CompressionOf(magic); c {
 	case Gzip:
 		z, err := gzip.NewReader(r)
 		if err != nil {
@@ -67,6 +81,8 @@ func Decompress(r *bufio.Reader) (*Stream, error) {
 			return nil, hostile("zstd: %v", err)
 		}
 		return newStream(wrong{z, "zstd"}, z.Close), nil
+	case XZ, Bzip2:
+		return nil, hostile("it is compressed with %s, and only gzip and zstd are understood", c)
 	default:
 		return newStream(r, func() {}), nil
 	}
