@@ -55,6 +55,19 @@ func (s *Store) layerDir(diffID string) (string, error) {
 	return s.path(layersDir, name, "fs"), nil
 }
 
+// hasLayer reports whether a layer is unpacked.
+func (s *Store) hasLayer(diffID string) (bool, error) {
+	name, err := hexOf(diffID)
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Stat(s.path(layersDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // unpack sees to it that a layer is unpacked. Of several who want it at the same time one unpacks it, and the others
 // wait.
 func (s *Store) unpack(ctx context.Context, diffID string, b blob) error {
@@ -62,19 +75,12 @@ func (s *Store) unpack(ctx context.Context, diffID string, b blob) error {
 	if err != nil {
 		return err
 	}
-	have := func() (bool, error) {
-		_, err := os.Stat(s.path(layersDir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	if ok, err := have(); ok || err != nil {
+	if have, err := s.hasLayer(diffID); have || err != nil {
 		return err
 	}
 	f, err := s.openBlob(b.Digest)
 	if errors.Is(err, fs.ErrNotExist) { // unless the image has come meanwhile with this layer compressed in another way
-		if ok, err := have(); ok || err != nil {
+		if have, err := s.hasLayer(diffID); have || err != nil {
 			return err
 		}
 	}
@@ -85,7 +91,7 @@ func (s *Store) unpack(ctx context.Context, diffID string, b blob) error {
 	if err := lockFile(ctx, f); err != nil {
 		return err
 	}
-	if ok, err := have(); ok || err != nil {
+	if have, err := s.hasLayer(diffID); have || err != nil {
 		return err
 	}
 	select {

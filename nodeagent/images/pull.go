@@ -215,8 +215,12 @@ func (s *Store) bringLayers(ctx context.Context, rec *record, from origin) error
 				return fmt.Errorf("layer %d of %d: %w", i+1, len(rec.Blobs), err)
 			}
 			if s.unpacks() {
-				from.tell(Progress{b.Digest, Unpacking, b.Size, b.Size})
-				if err := s.unpack(ctx, rec.Layers[i], b); err != nil {
+				have, err := s.hasLayer(rec.Layers[i])
+				if err == nil && !have {
+					from.tell(Progress{b.Digest, Unpacking, b.Size, b.Size})
+					err = s.unpack(ctx, rec.Layers[i], b)
+				}
+				if err != nil {
 					return fmt.Errorf("layer %d of %d: %w", i+1, len(rec.Blobs), err)
 				}
 			}

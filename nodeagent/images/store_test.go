@@ -92,6 +92,31 @@ func TestPullAndRemove(t *testing.T) {
 	}
 }
 
+// Progress is told of what is done: of layers that are there already only that they are complete.
+func TestProgressOfLayersThatAreThere(t *testing.T) {
+	host, s := serve(t), open(t)
+	here, further := layer(t, compression.GZip, file("f", "here")), layer(t, compression.GZip, file("g", "further"))
+	push(t, host+"/app:v1", imageOf(t, here))
+	push(t, host+"/app:v2", imageOf(t, here, further))
+	pull(t, s, host+"/app:v1")
+	phases := make(map[string][]images.Phase)
+	_, err := s.Pull(t.Context(), host+"/app:v2", images.PullOptions{Progress: func(at images.Progress) {
+		if told := phases[at.Digest]; !slices.Contains(told, at.Phase) { // a download is told of as often as some has come
+			phases[at.Digest] = append(told, at.Phase)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]images.Phase{
+		digestOf(t, here).String():    {images.Complete},
+		digestOf(t, further).String(): {images.Downloading, images.Unpacking, images.Complete},
+	}
+	if diff := cmp.Diff(want, phases); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A tag that has moved is the new image's.
 func TestTagMoves(t *testing.T) {
 	host, s := serve(t), open(t)

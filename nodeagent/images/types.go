@@ -134,7 +134,7 @@ type Progress struct {
 // Phase is a step of a blob of a pull.
 type Phase string
 
-// The phases, in their order. A blob that is there already is Complete at once.
+// The phases, in their order. A blob that is there already, and unpacked, is Complete at once.
 const (
 	Downloading Phase = "Downloading"
 	Unpacking   Phase = "Unpacking"
