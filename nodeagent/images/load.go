@@ -81,7 +81,7 @@ func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
 		}
 		s.collectReplaced(ctx, rec.ID, replaced)
 		out = append(out, rec.Image)
-		s.syncs.Go(func() { s.sync(rec.ID) })
+		s.syncs.Go(func() { s.sync(rec.ID, rec.Manifest) })
 	}
 	return out, nil
 }

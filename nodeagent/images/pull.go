@@ -52,7 +52,7 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 		return Image{}, err
 	}
 	s.collectReplaced(ctx, rec.ID, replaced)
-	s.syncs.Go(func() { s.sync(rec.ID) })
+	s.syncs.Go(func() { s.sync(rec.ID, rec.Manifest) })
 	return rec.Image, nil
 }
 
@@ -268,8 +268,8 @@ func (s *Store) collectReplaced(ctx context.Context, id string, replaced []strin
 	}
 }
 
-// sync notes that an image has reached the disk, once it has.
-func (s *Store) sync(id string) {
+// sync notes that an image with its manifest has reached the disk, once it has.
+func (s *Store) sync(id, manifest string) {
 	f, err := os.Open(s.path("lock"))
 	if err == nil {
 		err = syncFS(f)
@@ -278,7 +278,7 @@ func (s *Store) sync(id string) {
 	if err == nil {
 		err = s.change(context.Background(), func(x *index) error {
 			for _, r := range x.Images {
-				if r.ID == id {
+				if r.ID == id && r.Manifest == manifest { // and not another one that has come since
 					r.Boot = ""
 				}
 			}

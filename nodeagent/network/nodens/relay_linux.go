@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +32,44 @@ func newPassage() passage {
 	return passage{semaphore.NewWeighted(int64(n)), n / 2 / descriptorsOfConn}
 }
 
+// connecting counts, by clients, the connections whose targets have not answered yet. They end by themselves only after
+// dialTime, where a rule drops what asks for them: a client must not keep the others out with them.
+type connecting struct {
+	most int
+
+	mu sync.Mutex
+	of map[netip.Addr]int
+}
+
+// begin reports whether a client may have one more.
+func (c *connecting) begin(client netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[client] >= c.most {
+		return false
+	}
+	c.of[client]++
+	return true
+}
+
+func (c *connecting) end(client netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[client]--; c.of[client] == 0 {
+		delete(c.of, client)
+	}
+}
+
+// clientOf returns who a connection is from: an address, or the network of one where everybody has many.
+func clientOf(conn net.Conn) netip.Addr {
+	a := unmap(conn.RemoteAddr().(*net.TCPAddr).AddrPort()).Addr().WithZone("")
+	if a.Is6() {
+		network, _ := a.Prefix(64) // It is no error for IPv6.
+		return network.Addr()
+	}
+	return a
+}
+
 // relay carries connections of TCP from a listener to where dial leads them, in the kernel (splice).
 type relay struct {
 	listener net.Listener
@@ -41,12 +80,14 @@ type relay struct {
 	stop context.CancelFunc
 	room chan struct{}
 	done sync.WaitGroup
+	connecting
 }
 
 func newRelay(ctx context.Context, l net.Listener, p passage,
 	dial func(context.Context, net.Conn) (net.Conn, error),
 ) *relay {
-	r := &relay{listener: l, dial: dial, passage: p, room: make(chan struct{}, p.each)}
+	r := &relay{listener: l, dial: dial, passage: p, room: make(chan struct{}, p.each),
+		connecting: connecting{most: max(1, p.each/4), of: map[netip.Addr]int{}}}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	r.done.Go(r.accept)
 	context.AfterFunc(r.ctx, func() { l.Close() })
@@ -74,6 +115,11 @@ func (r *relay) accept() {
 				continue
 			}
 		}
+		client := clientOf(conn)
+		if !r.begin(client) {
+			refuse(conn.(*net.TCPConn))
+			continue
+		}
 		select {
 		case r.room <- struct{}{}:
 		case <-r.ctx.Done():
@@ -89,18 +135,24 @@ func (r *relay) accept() {
 				r.passage.Release(descriptorsOfConn)
 				<-r.room
 			}()
-			r.serve(conn.(*net.TCPConn))
+			r.serve(conn.(*net.TCPConn), client)
 		})
 	}
 }
 
-func (r *relay) serve(from *net.TCPConn) {
+// refuse resets a connection, which is as near as it gets to having been refused.
+func refuse(conn *net.TCPConn) {
+	_ = conn.SetLinger(0)
+	conn.Close()
+}
+
+func (r *relay) serve(from *net.TCPConn, client netip.Addr) {
 	ctx, cancel := context.WithTimeout(r.ctx, dialTime)
 	to, err := r.dial(ctx, from)
 	cancel()
+	r.end(client)
 	if err != nil {
-		_ = from.SetLinger(0) // A reset, which is as near as it gets to having been refused.
-		from.Close()
+		refuse(from)
 		return
 	}
 	stop := context.AfterFunc(r.ctx, func() {
