@@ -321,6 +321,29 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// A container of an image has the machine's message queues and shared memory if it asks for them, whoever runs it.
+//
+// spec: CTR-6
+func TestRootImageIPCOfTheMachine(t *testing.T) {
+	n := newNode(t, withImages(t))
+	config := sandboxConfig(n, "pod")
+	options := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_NODE}
+	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: options}}
+	made, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ofImage(containerConfig("c", "/bin/sh", "-c", "ls -l /proc/self/ns/ipc"))
+	c.Linux.SecurityContext.NamespaceOptions = options
+	id := n.run(made.GetPodSandboxId(), c)
+	n.wait(id)
+	want, err := os.Readlink("/proc/self/ns/ipc")
+	if err != nil || !strings.Contains(n.logText(id), want) {
+		t.Errorf("it says %q, want %s, %v", n.logText(id), want, err)
+	}
+}
+
 // Containers that share their processes find a process 1 that has nothing for them, even with CAP_SYS_PTRACE.
 func TestRootImageSharedProcesses(t *testing.T) {
 	n := newNode(t, withImages(t))

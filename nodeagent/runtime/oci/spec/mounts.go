@@ -3,6 +3,7 @@ package spec
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,10 @@ func (b *Bundle) mounts(in Input) error {
 		base[0] = specs.Mount{Destination: "/proc", Type: "bind", Source: "/proc",
 			Options: []string{rbind, nosuid, noexec, nodev}}
 	}
+	if in.Rootless && options.GetIpc() == runtimeapi.NamespaceMode_NODE {
+		// Only root of the machine may mount its message queues.
+		base = slices.Concat(base[:3], machineQueues("/dev/mqueue"), base[4:])
+	}
 	for _, own := range [][2]string{{"/etc/hostname", in.Hostname}, {"/etc/resolv.conf", in.Resolv}} {
 		if own[1] != "" {
 			base = append(base, specs.Mount{Destination: own[0], Type: "bind", Source: own[1],
@@ -113,6 +118,15 @@ func (b *Bundle) mounts(in Input) error {
 	}
 	b.Spec.Mounts = all
 	return nil
+}
+
+// machineQueues shows the message queues of the machine, which it has mounted at dir; nothing where it has not.
+func machineQueues(dir string) []specs.Mount {
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	return []specs.Mount{{Destination: "/dev/mqueue", Type: "bind", Source: dir,
+		Options: []string{rbind, nosuid, noexec, nodev}}}
 }
 
 // imageVolumes are the mounts that the image declares, in the order of its list, but for those at whose places others

@@ -156,6 +156,42 @@ func TestKernelMounts(t *testing.T) {
 	}
 }
 
+// Who is not root may not mount the message queues of the machine: a container that shares them is shown those that
+// the machine has mounted, if it has.
+//
+// spec: CTR-6
+func TestMessageQueuesOfTheMachine(t *testing.T) {
+	for _, c := range []struct {
+		rootless bool
+		ipc      runtimeapi.NamespaceMode
+		mounted  bool
+	}{
+		{false, runtimeapi.NamespaceMode_POD, true},
+		{false, runtimeapi.NamespaceMode_NODE, true},
+		{true, runtimeapi.NamespaceMode_POD, true},
+		{true, runtimeapi.NamespaceMode_NODE, false},
+	} {
+		b := made(t, asked(func(in *Input) { in.Rootless = c.rootless },
+			security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.NamespaceOptions.Ipc = c.ipc })))
+		if m, _ := at(t, b, "/dev/mqueue"); (m.Type == "mqueue") != c.mounted {
+			t.Errorf("%+v: %+v", c, m)
+		}
+		for _, place := range []string{"/proc", "/dev", "/dev/pts", "/dev/shm", "/sys", "/sys/fs/cgroup"} {
+			if _, i := at(t, b, place); i < 0 {
+				t.Errorf("%+v: nothing is mounted at %s", c, place)
+			}
+		}
+	}
+	dir := t.TempDir()
+	if m := machineQueues(dir); len(m) != 1 || m[0].Destination != "/dev/mqueue" || m[0].Type != "bind" ||
+		m[0].Source != dir {
+		t.Errorf("of a machine that has them: %+v", m)
+	}
+	if m := machineQueues(filepath.Join(dir, "none")); len(m) != 0 {
+		t.Errorf("of a machine that has none: %+v", m)
+	}
+}
+
 // spec: CTR-6
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
