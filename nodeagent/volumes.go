@@ -42,10 +42,8 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		Claims:      claims{a}, Node: a.nodeNow,
 		Give: a.cfg.Give, Measure: a.cfg.Measure,
 		Kept: a.isKept,
-		NotGiven: func(p *corev1.Pod, why error) {
-			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", fmt.Sprintf(
-				"fsGroup %d is not enforced: the pod's volumes belong to root: %v", p.GetSpec().GetSecurityContext().GetFsGroup(),
-				why))
+		NotEnforced: func(p *corev1.Pod, message string) {
+			a.cfg.Recorder.Event(p, record.Warning, "NotEnforced", "Starting", message)
 		},
 	})
 }

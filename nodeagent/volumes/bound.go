@@ -46,9 +46,6 @@ func (e emptyDir) project(v *volume) (quota.Project, error) {
 
 // mostStored returns the least of the limits that hold for an emptyDir on disk, 0 for none.
 func mostStored(v *volume) int64 {
-	if v.source.GetEmptyDir().GetMedium() != "" {
-		return 0
-	}
 	most, _ := eviction.StorageLimit(v.pod.GetSpec())
 	if limit, ok := limitOf(v.source); ok && (most == 0 || limit.Value() < most) {
 		most = limit.Value()

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,9 @@ import (
 
 // emptyDir is a new directory on disk, in memory or of huge pages, that lives as long as the pod.
 type emptyDir struct{ m *Manager }
+
+// memoryMedium is the medium of an emptyDir in memory.
+const memoryMedium = "Memory"
 
 const emptyDirName = "kubernetes.io~empty-dir"
 
@@ -36,13 +40,16 @@ func (e emptyDir) setUp(ctx context.Context, v *volume) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
+	at := place{Path: v.dir}
 	if !mounted {
-		if err := e.mount(v); err != nil {
+		if at.OnDisk, err = e.mount(v); err != nil {
 			return place{}, err
 		}
 	}
-	project := e.bound(v)
-	at := place{Path: v.dir, Project: project, Held: project != 0}
+	if at.OnDisk || v.source.GetEmptyDir().GetMedium() == "" {
+		at.Project = e.bound(v)
+		at.Held = at.Project != 0
+	}
 	// Whatever the agent's umask: users of all containers may write.
 	if err := os.Chmod(v.dir, 0o777); err != nil {
 		return at, err
@@ -50,17 +57,36 @@ func (e emptyDir) setUp(ctx context.Context, v *volume) (place, error) {
 	return at, v.give(ctx, v.dir, false)
 }
 
-func (e emptyDir) mount(v *volume) error {
+// mount mounts what the volume is to be of, and tells whether that is the disk where it was to be memory.
+func (e emptyDir) mount(v *volume) (onDisk bool, err error) {
 	switch medium := v.source.GetEmptyDir().GetMedium(); {
 	case medium == "":
-		return nil
-	case medium == "Memory":
-		return mount.Tmpfs(v.dir, memorySize(v.pod, v.source.GetEmptyDir(), e.m.cfg.Allocatable()))
+		return false, nil
+	case medium == memoryMedium:
+		return e.mountMemory(v)
 	case strings.HasPrefix(medium, "HugePages"):
-		return mountHugePages(v)
+		return false, mountHugePages(v)
 	default:
-		return fmt.Errorf("unknown storage medium %q", medium)
+		return false, fmt.Errorf("unknown storage medium %q", medium)
 	}
+}
+
+// mountMemory leaves the volume on disk where the agent may not mount, which is told once. It stays there with what it
+// holds, even if the agent comes back and may.
+func (e emptyDir) mountMemory(v *volume) (onDisk bool, err error) {
+	rec, err := readRecord(v.home)
+	if err != nil {
+		return false, err
+	}
+	if rec.Volumes[v.name].OnDisk {
+		return true, nil
+	}
+	err = mount.Tmpfs(v.dir, memorySize(v.pod, v.source.GetEmptyDir(), e.m.cfg.Allocatable()))
+	if errors.Is(err, mount.ErrNotPermitted) {
+		e.m.cfg.NotEnforced(v.pod, fmt.Sprintf("emptyDir volume %q is on disk instead of in memory: %v", v.name, err))
+		return true, nil
+	}
+	return false, err
 }
 
 // memorySize returns how large a volume in memory may get: what its limit says, but no more than the pod may use, nor

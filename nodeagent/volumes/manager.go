@@ -59,8 +59,8 @@ type Config struct {
 	Measure func(ctx context.Context, dir string) (diskuse.Size, error)
 	// Kept reports whether a pod is never evicted, whatever it stores; there are no such pods if nil.
 	Kept func(p *corev1.Pod) bool
-	// NotGiven is told of a pod whose fsGroup is none that there is here (ownership.ErrNoGroup): its volumes stay root's.
-	NotGiven func(p *corev1.Pod, why error)
+	// NotEnforced is told what a pod asks of its volumes and does not get, and why, in words for the user.
+	NotEnforced func(p *corev1.Pod, message string)
 	// Due is called, on a goroutine of its own, when Refresh is to be called for a pod because a token nears its end.
 	Due func(uid string)
 	// Logger defaults to none.
@@ -106,8 +106,8 @@ func New(cfg Config) *Manager {
 	if cfg.Kept == nil {
 		cfg.Kept = func(*corev1.Pod) bool { return false }
 	}
-	if cfg.NotGiven == nil {
-		cfg.NotGiven = func(*corev1.Pod, error) {}
+	if cfg.NotEnforced == nil {
+		cfg.NotEnforced = func(*corev1.Pod, string) {}
 	}
 	if cfg.Node == nil {
 		cfg.Node = func() *corev1.Node { return nil }
@@ -164,7 +164,8 @@ func (v *volume) give(ctx context.Context, dir string, forReading bool) error {
 	}
 	err := v.m.cfg.Give(ctx, dir, *group, forReading, policy)
 	if errors.Is(err, ownership.ErrNoGroup) {
-		v.m.cfg.NotGiven(v.pod, err)
+		v.m.cfg.NotEnforced(v.pod,
+			fmt.Sprintf("fsGroup %d is not enforced: the pod's volumes belong to root: %v", *group, err))
 		return nil
 	}
 	return err

@@ -39,6 +39,8 @@ type place struct {
 	Written bool `json:"written,omitempty"`
 	// Device: it is a block device.
 	Device bool `json:"device,omitempty"`
+	// OnDisk: it is on disk, though it was to be in memory.
+	OnDisk bool `json:"onDisk,omitempty"`
 	// Project bounds what the volume can hold.
 	Project quota.Project `json:"project,omitempty"`
 	// Held: something is to be released, even though the volume could not be set up.

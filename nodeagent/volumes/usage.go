@@ -11,8 +11,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// Limited reports whether the pod has a volume on disk whose size is limited, so that it is to be measured. In memory
-// the kernel keeps the limit.
+// Limited reports whether the pod has a volume that may be on disk and whose size is limited, so that it is to be
+// measured.
 func Limited(p *corev1.Pod) bool {
 	for _, v := range p.GetSpec().GetVolumes() {
 		if _, ok := limitOf(v.GetVolumeSource()); ok {
@@ -24,7 +24,7 @@ func Limited(p *corev1.Pod) bool {
 
 func limitOf(v *corev1.VolumeSource) (resource.Quantity, bool) {
 	from := v.GetEmptyDir()
-	if from.GetMedium() != "" || from.GetSizeLimit() == nil {
+	if medium := from.GetMedium(); medium != "" && medium != memoryMedium || from.GetSizeLimit() == nil {
 		return resource.Quantity{}, false
 	}
 	limit, err := resource.ParseQuantity(from.GetSizeLimit().GetString_())
@@ -32,13 +32,18 @@ func limitOf(v *corev1.VolumeSource) (resource.Quantity, bool) {
 }
 
 // OverLimit says which of the pod's volumes holds more than it may, in the words of Kubernetes; nothing when none
-// does. What cannot be read of one hides nothing of the others.
+// does. In memory the kernel keeps the limit. What cannot be read of one hides nothing of the others.
 func (m *Manager) OverLimit(ctx context.Context, p *corev1.Pod) (string, error) {
 	var failed []error
 	home := m.home(p.GetMetadata().GetUid())
+	rec, err := readRecord(home)
+	if err != nil {
+		return "", err
+	}
 	for _, v := range p.GetSpec().GetVolumes() {
 		limit, ok := limitOf(v.GetVolumeSource())
-		if !ok {
+		inMemory := v.GetVolumeSource().GetEmptyDir().GetMedium() == memoryMedium && !rec.Volumes[v.GetName()].OnDisk
+		if !ok || inMemory {
 			continue
 		}
 		used, err := m.cfg.Measure(ctx, filepath.Join(home, volumesDir, emptyDir{}.name(), v.GetName()))

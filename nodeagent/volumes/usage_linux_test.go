@@ -30,6 +30,9 @@ func TestOverLimit(t *testing.T) {
 		want   string
 		fails  bool
 	}{
+		{"over in memory, where the kernel keeps the limit", nil, pod(emptyDir("a", &corev1.EmptyDirVolumeSource{
+			Medium: "Memory", SizeLimit: &metav1.Quantity{String_: "1Mi"},
+		})), "", false},
 		{"within", nil, pod(limited("a", "3Mi"), limited("b", "3Mi"), emptyDir("c", nil)), "", false},
 		{"over", nil, pod(limited("a", "3Mi"), limited("b", "1Mi")),
 			`Usage of EmptyDir volume "b" exceeds the limit "1Mi". `, false},

@@ -39,6 +39,8 @@ type node struct {
 	fail       error
 	lifetime   time.Duration
 	due        []string
+	// unenforced is what pods were told that they do not get.
+	unenforced []string
 }
 
 func newNode(t *testing.T) *node {
@@ -61,6 +63,11 @@ func (n *node) manager() *volumes.Manager {
 		RegistryDir: filepath.Join(filepath.Dir(n.dir), "registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(n.dir), "plugins"),
 		Node:        func() *corev1.Node { return &corev1.Node{} },
+		NotEnforced: func(p *corev1.Pod, message string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.unenforced = append(n.unenforced, p.GetMetadata().GetName()+": "+message)
+		},
 		Due: func(uid string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

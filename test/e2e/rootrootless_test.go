@@ -93,9 +93,10 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	if out := k.ok(t, "logs onhost"); !strings.Contains(out, "192.0.2.1") {
 		t.Errorf("a container on the machine's network: %s", out)
 	}
-	// A user that does not exist here is refused by name, with the remedy, and who asks for the cluster's resolver where
-	// it is not reached is told.
-	for _, want := range []string{"the id 1000 does not exist here", "dnsPolicy ClusterFirstWithHostNet has no effect"} {
+	// A user that does not exist here is refused by name, with the remedy. Who asks for the cluster's resolver where it
+	// is not reached is told, and so is who gets a volume on disk instead of in memory.
+	for _, want := range []string{"the id 1000 does not exist here", "dnsPolicy ClusterFirstWithHostNet has no effect",
+		`emptyDir volume "m" is on disk instead of in memory`} {
 		err := poll(patience, func() (bool, string) {
 			out := k.ok(t, "get events")
 			return strings.Contains(out, want), out
@@ -313,7 +314,12 @@ kind: Pod
 metadata: {name: client}
 spec:
   terminationGracePeriodSeconds: 1
-  containers: [{name: client, image: 'localhost/box:1', command: [sh, -c, 'nc -ll -p 7000 -e hostname']}]
+  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
+  containers:
+  - name: client
+    image: localhost/box:1
+    command: [sh, -c, 'nc -ll -p 7000 -e hostname']
+    volumeMounts: [{name: m, mountPath: /m}]
 ---
 apiVersion: v1
 kind: Pod
@@ -327,6 +333,7 @@ kind: Pod
 metadata: {name: onhost}
 spec:
   hostNetwork: true
+  hostIPC: true
   dnsPolicy: ClusterFirstWithHostNet
   terminationGracePeriodSeconds: 1
   containers: [{name: c, image: 'localhost/box:1', command: [sh, -c, 'ip -o addr; exec sleep 600']}]
