@@ -69,7 +69,7 @@ func (j job) carryOut(ctx context.Context, a podstate.Actuate, out *podstate.Act
 		if err := j.update(ctx, c, c.now); err != nil { // this one brings all, whatever the container had
 			return err
 		}
-		in, err := j.agent.instance(ctx, c.ID, nil)
+		in, err := j.agent.instance(ctx, c.ID, j.warnLimits(c.name))
 		if err != nil {
 			return fmt.Errorf("container %s: %s", c.name, text(err))
 		}
@@ -139,7 +139,11 @@ func (j job) update(ctx context.Context, c change, r *runtimeapi.LinuxContainerR
 func (j job) setGroup(ctx context.Context, r *runtimeapi.LinuxContainerResources, a podstate.Actuate) error {
 	g := j.agent.groups
 	if j.agent.limitsPods {
-		if err := j.limitSandboxes(ctx, r); err != nil {
+		err := j.limitSandboxes(ctx, r)
+		switch {
+		case status.Code(err) == codes.Unimplemented: // There is nothing to try again.
+			j.settleGroup(ctx, "", err)
+		case err != nil:
 			return fmt.Errorf("the cgroup of the pod: %s", text(err))
 		}
 		return nil

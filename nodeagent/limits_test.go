@@ -165,6 +165,80 @@ func TestPodsAreLimitedByTheirRuntime(t *testing.T) {
 	})
 }
 
+// cgroupless is a runtime that cannot enforce a limit of 128 MiB, neither of a container nor of a pod.
+type cgroupless struct {
+	*fake.Runtime
+}
+
+const (
+	unlimitable = 128 << 20
+	noCgroup    = "the memory limit is not enforced: no cgroup"
+)
+
+func (c cgroupless) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	out, err := c.Runtime.Status(ctx, req)
+	if err == nil {
+		out.Info = map[string]string{"limits_pods": "cgroup"}
+	}
+	return out, err
+}
+
+func (c cgroupless) ContainerStatus(
+	ctx context.Context, req *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
+	out, err := c.Runtime.ContainerStatus(ctx, req)
+	if err == nil && out.GetStatus().GetResources().GetLinux().GetMemoryLimitInBytes() == unlimitable {
+		out.Info = map[string]string{"warnings": `["` + noCgroup + `"]`}
+	}
+	return out, err
+}
+
+func (cgroupless) UpdatePodSandboxResources(
+	_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	if req.GetResources().GetMemoryLimitInBytes() == unlimitable {
+		return nil, status.Error(codes.Unimplemented, noCgroup)
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// Limits for which there is no cgroup are accepted in a resize as they are at the start, and events of the pod say
+// that they are not enforced.
+//
+// spec: OBJ-10, CTR-10
+func TestResizeWithoutCgroups(t *testing.T) {
+	resizing(t, func(w *world) {
+		w.cri.Stop()
+		w.cri = inproc.NewServer(nil, nil)
+		runtimeapi.RegisterRuntimeServiceServer(w.cri, cgroupless{w.rt})
+		runtimeapi.RegisterImageServiceServer(w.cri, w.rt)
+		conn := w.cri.Conn()
+		w.cfg.Runtime, w.cfg.Images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+		w.start()
+		w.create("a", limits("cpu", "1", "memory", "64Mi"))
+		w.settle()
+		if got := w.told("a", "NotEnforced"); len(got) > 0 {
+			t.Errorf("told %q at the start", got)
+		}
+		w.resize("a", "cpu", "2", "memory", "128Mi")
+		w.expectHas("a", "2/2/2")
+		s := w.get("a").GetStatus().GetContainerStatuses()[0]
+		if got := s.GetResources().GetLimits()["memory"].GetString_(); got != "128Mi" {
+			t.Errorf("the limit is said to be %s", got)
+		}
+		got := w.told("a", "NotEnforced")
+		slices.Sort(got)
+		want := []string{"Container main: " + noCgroup,
+			"The limits of the pod as a whole are not enforced, only those of each container: " + noCgroup}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		if got := w.told("a", "ResizeError"); len(got) > 0 {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
 // The runtime is told how much a container may write before its pod is evicted for it. Nobody is evicted for what an
 // init container writes, nor is a critical pod.
 //

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -247,9 +249,10 @@ func (r *Runtime) ReopenContainerLog(
 }
 
 // UpdatePodSandboxResources sets what the containers of a pod may use together, and what their pod is worth beside
-// others where they compete. It fails if a limit cannot be set, or does not hold for a container that runs; then what
-// is set is not taken back. Containers made later are in the groups that it takes, also after a restart. What the
-// containers need and the runtime's overhead are not added up: who asks has done so.
+// others where they compete. It fails if a limit cannot be set, or does not hold for a container that runs, and with
+// Unimplemented if pods have no cgroup for it here; then what is set is not taken back. Containers made later are in
+// the groups that it takes, also after a restart. What the containers need and the runtime's overhead are not added
+// up: who asks has done so.
 func (r *Runtime) UpdatePodSandboxResources(
 	_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
 ) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
@@ -279,14 +282,20 @@ func (r *Runtime) UpdatePodSandboxResources(
 	}
 	r.mu.Unlock()
 	lim, _ := limits(now)
-	if failures := r.cgroups.LimitPod(sb.rec.group, members, lim); len(failures) > 0 {
+	unenforced, failures := r.cgroups.LimitPod(sb.rec.group, members, lim)
+	switch {
+	case len(failures) > 0:
 		return nil, wrongState("%s", failures[0])
+	case len(unenforced) > 0:
+		return nil, status.Error(codes.Unimplemented, unenforced[0])
 	}
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup; one
-// that stays as it is may be unenforced as before. What was set is told from then on, also after a restart.
+// UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup although
+// a container that is started now would have; one that stays as it is may be unenforced as before. Limits for which
+// pods have no cgroup here are warnings of the container, as when it was made. What was set is told from then on, also
+// after a restart.
 func (r *Runtime) UpdateContainerResources(
 	_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest,
 ) (*runtimeapi.UpdateContainerResourcesResponse, error) {
@@ -310,8 +319,9 @@ func (r *Runtime) UpdateContainerResources(
 	was, _ := limits(has)
 	lim, _ := limits(req.GetLinux()) // what it knows no limit for has been told when the container was made
 	same, others := lim.Split(was)
-	r.cgroups.Update(c.sb.rec.group, c.rec.group, same)
-	if failures := r.cgroups.Update(c.sb.rec.group, c.rec.group, others); len(failures) > 0 {
+	unenforced, unset := r.cgroups.Update(c.sb.rec.group, c.rec.group, same)
+	changed, failures := r.cgroups.Update(c.sb.rec.group, c.rec.group, others)
+	if len(failures) > 0 {
 		return nil, wrongState("%s", failures[0])
 	}
 	now := proto.CloneOf(req.GetLinux())
@@ -319,7 +329,7 @@ func (r *Runtime) UpdateContainerResources(
 		return nil, failed("the limits are set, and cannot be kept: %v", err)
 	}
 	r.mu.Lock()
-	c.resources = now
+	c.resources, c.unenforced = now, slices.Concat(unenforced, unset, changed)
 	r.mu.Unlock()
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }

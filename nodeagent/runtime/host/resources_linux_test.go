@@ -40,14 +40,29 @@ func TestUnenforcedLimitsAreTold(t *testing.T) {
 			t.Errorf("warnings %s; want %q", w, want)
 		}
 	}
-	_, err := n.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}})
-	if status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("update: %v", err)
-	}
-	quiet := n.run(n.sandbox("quiet"), containerConfig("c", "sleep", "1000"))
+	sb := n.sandbox("quiet")
+	quiet := n.run(sb, containerConfig("c", "sleep", "1000"))
 	if w := n.warnings(quiet); w != "" {
 		t.Errorf("warnings without limits: %s", w)
+	}
+	// So it is with limits that change.
+	for _, id := range []string{id, quiet} {
+		_, err := n.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}})
+		if err != nil {
+			t.Error(err)
+		}
+		if got := n.status(id).GetResources().GetLinux().GetMemoryLimitInBytes(); got != 1<<30 {
+			t.Errorf("after an update its limit is said to be %d", got)
+		}
+		if w := n.warnings(id); strings.Count(w, "the memory limit is not enforced") != 1 {
+			t.Errorf("warnings after an update: %s", w)
+		}
+	}
+	_, err := n.UpdatePodSandboxResources(t.Context(), &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: sb, Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}})
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("of the pod as a whole: %v", err)
 	}
 }
 

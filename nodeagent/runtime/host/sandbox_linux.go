@@ -60,8 +60,10 @@ type container struct {
 	rec *containerRecord
 	// state is the newest that is known; its phase only grows. Guarded by Runtime.mu.
 	state shimwire.Container
-	// resources are those that the container was given after it was made, nil for none. Guarded by Runtime.mu.
-	resources *runtimeapi.LinuxContainerResources
+	// resources are those that the container was given after it was made, nil for none, and unenforced says which of
+	// them do not hold, as far as this process has given them. Guarded by Runtime.mu.
+	resources  *runtimeapi.LinuxContainerResources
+	unenforced []string
 	// updating makes one change of them at a time.
 	updating sync.Mutex
 	// exited is closed when state.Phase is Exited.

@@ -124,7 +124,13 @@ func (c *container) resourcesLocked() *runtimeapi.LinuxContainerResources {
 
 // warningsLocked lists what was asked for and is not done.
 func (c *container) warningsLocked() []string {
-	return append(slices.Clone(c.rec.warnings), c.state.Warnings...)
+	all := slices.Clone(c.rec.warnings)
+	for _, w := range c.unenforced {
+		if !slices.Contains(all, w) {
+			all = append(all, w)
+		}
+	}
+	return append(all, c.state.Warnings...)
 }
 
 // infoLocked is the info map of ContainerStatus.

@@ -68,8 +68,9 @@ func TestNoGroups(t *testing.T) {
 			t.Errorf("%q", w)
 		}
 	}
-	if w := m.LimitPod(pod, nil, Limits{MemoryBytes: 1, CPUShares: 1024}); len(w) != 1 {
-		t.Errorf("%q", w)
+	unenforced, failures := m.LimitPod(pod, nil, Limits{MemoryBytes: 1, CPUShares: 1024})
+	if len(unenforced) != 1 || len(failures) > 0 {
+		t.Errorf("%q %q", unenforced, failures)
 	}
 	if u := Stats(g); u.CPUNanos >= 0 || u.MemoryBytes >= 0 {
 		t.Errorf("%+v", u)

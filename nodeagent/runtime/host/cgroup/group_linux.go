@@ -88,23 +88,29 @@ func (m *Manager) MakeContainer(
 	return g, warnings, nil
 }
 
-// LimitPod sets the limits of a pod as a whole, and says which of them are not enforced: those that cannot be set, and
-// those that do not hold for one of its members, which is in no group for them. What it was given to keep before and
-// does not ask for any more, it loses.
-func (m *Manager) LimitPod(pod sys.Cgroup, members []sys.Cgroup, lim Limits) []string {
-	var warnings []string
+// LimitPod sets the limits of a pod as a whole, and says which of them are not enforced: those for which pods have no
+// cgroup here; and, as failures, those that cannot be set, and those that do not hold for one of its members, which is
+// in no group for them. What it was given to keep before and does not ask for any more, it loses.
+func (m *Manager) LimitPod(pod sys.Cgroup, members []sys.Cgroup, lim Limits) (unenforced, failures []string) {
 	if pod.Unified != "" && hasController(pod.Unified, memory) {
 		lim = lim.complete()
 	}
 	for _, s := range lim.settings() {
-		if err := m.limitPod(pod, members, s); err != nil && s.what != "" {
-			warnings = append(warnings, s.what+" is not enforced: "+err.Error())
-		}
+		why, err := m.limitPod(pod, members, s)
+		s.tell(why, &unenforced)
+		s.tell(err, &failures)
 	}
 	if err := m.Reserve(); err != nil && (lim.MemoryMin != "" || lim.MemoryLow != "") {
-		warnings = append(warnings, "the memory that pods reserve cannot be reserved for all of them: "+err.Error())
+		failures = append(failures, "the memory that pods reserve cannot be reserved for all of them: "+err.Error())
 	}
-	return warnings
+	return unenforced, failures
+}
+
+// tell adds to a list that the setting is not enforced, unless why is nil, or nobody is to be told of it.
+func (s setting) tell(why error, list *[]string) {
+	if why != nil && s.what != "" {
+		*list = append(*list, s.what+" is not enforced: "+why.Error())
+	}
 }
 
 // Reserve gives a parent that was configured, and so has nothing but pods, what these have reserved together: the
@@ -151,15 +157,15 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// Update changes the limits of a container's groups.
-func (m *Manager) Update(pod, g sys.Cgroup, lim Limits) []string {
-	var warnings []string
+// Update changes the limits of a container's groups. It says which are not enforced because pods have no cgroup for
+// them here, as MakeContainer has for the container, and which could not be changed.
+func (m *Manager) Update(pod, g sys.Cgroup, lim Limits) (unenforced, failures []string) {
 	for _, s := range lim.settings() {
-		if err := m.change(pod, g, s); err != nil && s.what != "" {
-			warnings = append(warnings, s.what+" is not enforced: "+err.Error())
-		}
+		why, err := m.change(pod, g, s)
+		s.tell(why, &unenforced)
+		s.tell(err, &failures)
 	}
-	return warnings
+	return unenforced, failures
 }
 
 // short keeps directory names readable; 80 random bits are as good as all of them.

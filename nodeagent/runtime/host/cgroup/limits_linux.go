@@ -212,36 +212,36 @@ func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir 
 	return dir, writeAll(dir, s.v1)
 }
 
-// limitPod sets s for a pod, in cgroup2 if its controller is there, else in cgroup v1.
-func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) error {
-	var err error
+// limitPod sets s for a pod, in cgroup2 if its controller is there, else in cgroup v1. Where neither can, unenforced
+// says why.
+func (m *Manager) limitPod(pod sys.Cgroup, members []sys.Cgroup, s setting) (unenforced, err error) {
 	if pod.Unified != "" {
 		// The containers are handed it too: else the kernel does not say whom of them it has killed for the pod's memory.
 		if err = m.enable(s.controller, filepath.Dir(pod.Unified), pod.Unified); err == nil {
-			return writeAll(pod.Unified, s.v2)
+			return nil, writeAll(pod.Unified, s.v2)
 		}
 	}
 	dir := v1Dir(pod, m.v1[s.controller])
 	if s.what == "" { // A preference is worth no group that nobody else needs.
 		if dir == "" || len(m.hierarchies) == 0 {
-			return nil
+			return nil, nil
 		}
 	}
 	if dir == "" {
-		return cmp.Or(err, errNoController)
+		return cmp.Or(err, errNoController), nil
 	}
 	if s.v1 == nil && s.what != "" {
-		return errOnlyUnified
+		return errOnlyUnified, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	for _, g := range members {
 		if s.what != "" && !slices.ContainsFunc(g.V1, func(d string) bool { return filepath.Dir(d) == dir }) {
-			return errors.New("a container was started without a cgroup for it")
+			return nil, errors.New("a container was started without a cgroup for it")
 		}
 	}
-	return writeAll(dir, s.v1)
+	return nil, writeAll(dir, s.v1)
 }
 
 // limitedV1 is the directory of cgroup v1 in which limitPod has set s; "" if it has not, or in cgroup2.
@@ -256,24 +256,31 @@ func (m *Manager) limitedV1(pod sys.Cgroup, s setting) string {
 	return dir
 }
 
-// change sets s where apply has set it before.
-func (m *Manager) change(pod, g sys.Cgroup, s setting) error {
+// change sets s where apply has set it before. Where that could not have, unenforced says why.
+func (m *Manager) change(pod, g sys.Cgroup, s setting) (unenforced, err error) {
 	if g.Unified != "" && hasController(g.Unified, s.controller) {
-		return writeAll(g.Unified, s.v2)
+		return nil, writeAll(g.Unified, s.v2)
 	}
 	podDir := v1Dir(pod, m.v1[s.controller])
 	if s.v1 == nil && s.what != "" && podDir != "" {
-		return errOnlyUnified
+		return errOnlyUnified, nil
 	}
 	for _, d := range g.V1 {
 		if podDir != "" && filepath.Dir(d) == podDir {
-			return writeAll(d, s.v1)
+			return nil, writeAll(d, s.v1)
 		}
 	}
-	if s.what == "" {
-		return nil
+	above := filepath.Dir(pod.Unified)
+	switch {
+	case s.what == "":
+		return nil, nil
+	case podDir != "", pod.Unified != "" && hasController(above, s.controller):
+		return nil, errors.New("the container was started without a cgroup for it")
+	case pod.Unified != "":
+		return notAvailable(s.controller, above), nil
+	default:
+		return errNoController, nil
 	}
-	return errors.New("the container was started without a cgroup for it")
 }
 
 func v1Dir(pod sys.Cgroup, parent string) string {
@@ -294,7 +301,7 @@ func (m *Manager) enable(controller string, dirs ...string) error {
 	}
 	for _, dir := range dirs {
 		if !hasController(dir, controller) {
-			return fmt.Errorf("the %s controller is not available in %s", controller, dir)
+			return notAvailable(controller, dir)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 		if err != nil {
@@ -309,6 +316,10 @@ func (m *Manager) enable(controller string, dirs ...string) error {
 		}
 	}
 	return nil
+}
+
+func notAvailable(controller, dir string) error {
+	return fmt.Errorf("the %s controller is not available in %s", controller, dir)
 }
 
 func hasController(dir, controller string) bool {

@@ -82,8 +82,10 @@ func TestMemorySettings(t *testing.T) {
 	was := steps[0].lim
 	for i, s := range steps {
 		same, others := s.lim.Split(was)
-		if w := append(m.Update(pod, c, same), m.Update(pod, c, others)...); len(w) > 0 {
-			t.Errorf("step %d: %q", i, w)
+		for _, lim := range []Limits{same, others} {
+			if unenforced, failures := m.Update(pod, c, lim); len(unenforced)+len(failures) > 0 {
+				t.Errorf("step %d: %q %q", i, unenforced, failures)
+			}
 		}
 		if got := settled(t, c.Unified); got != s.want {
 			t.Errorf("step %d: %s, want %s", i, got, s.want)
@@ -100,8 +102,8 @@ func TestMemoryOfPods(t *testing.T) {
 	m, pod, _ := made(t)
 	limit := func(lim Limits, want, above string) {
 		t.Helper()
-		if w := m.LimitPod(pod, nil, lim); len(w) > 0 {
-			t.Errorf("%q", w)
+		if unenforced, failures := m.LimitPod(pod, nil, lim); len(unenforced)+len(failures) > 0 {
+			t.Errorf("%q %q", unenforced, failures)
 		}
 		if got := settled(t, pod.Unified); got != want {
 			t.Errorf("the pod has %s, want %s", got, want)
@@ -134,8 +136,10 @@ func TestSwapIsNotCounted(t *testing.T) {
 	m, pod, c := made(t, swapFile)
 	for _, lim := range []Limits{{SwapMax: "0"}, {MemoryBytes: 50, SwapMax: "0"}, {MemoryBytes: 60}} {
 		_, warnings, err := m.MakeContainer(pod, "c", lim, Limits{})
-		if warnings = slices.Concat(warnings, m.Update(pod, c, lim), m.LimitPod(pod, nil, lim)); len(warnings) > 0 ||
-			err != nil {
+		unenforced, failures := m.Update(pod, c, lim)
+		ofPod, failuresOfPod := m.LimitPod(pod, nil, lim)
+		warnings = slices.Concat(warnings, unenforced, failures, ofPod, failuresOfPod)
+		if len(warnings) > 0 || err != nil {
 			t.Errorf("%+v: %q %v", lim, warnings, err)
 		}
 	}
@@ -151,11 +155,11 @@ func TestMemorySettingsOfVersionOne(t *testing.T) {
 	v1 := t.TempDir()
 	const only, none = "cgroup v1 has no such setting", "no cgroup with that controller is writable"
 	for name, c := range map[string]struct {
-		m            *Manager
-		made, update string
+		m    *Manager
+		told string
 	}{
-		"version one": {&Manager{v1: map[string]string{memory: v1}}, only, only},
-		"none":        {&Manager{}, none, "the container was started without a cgroup for it"},
+		"version one": {&Manager{v1: map[string]string{memory: v1}}, only},
+		"none":        {&Manager{}, none},
 	} {
 		pod := c.m.Pod("p")
 		lim := Limits{MemoryMin: "1", MemoryLow: "2", MemoryHigh: "3", SwapMax: "0"}
@@ -163,25 +167,60 @@ func TestMemorySettingsOfVersionOne(t *testing.T) {
 		if err != nil || len(g.V1) > 0 {
 			t.Errorf("%s: %+v %v", name, g, err)
 		}
-		for of, got := range map[string][2]string{
-			"made":   {strings.Join(made, "|"), c.made},
-			"update": {strings.Join(c.m.Update(pod, g, lim), "|"), c.update},
-			"pod":    {strings.Join(c.m.LimitPod(pod, nil, lim), "|"), c.made},
-		} {
-			why := " is not enforced: " + got[1]
+		updated, failures := c.m.Update(pod, g, lim)
+		ofPod, failuresOfPod := c.m.LimitPod(pod, nil, lim)
+		if len(failures)+len(failuresOfPod) > 0 {
+			t.Errorf("%s: %q %q", name, failures, failuresOfPod)
+		}
+		for of, got := range map[string][]string{"made": made, "update": updated, "pod": ofPod} {
+			why := " is not enforced: " + c.told
 			want := "memory.min" + why + "|memory.low" + why + "|memory.high" + why + "|the limit of swap" + why
-			if got[0] != want {
-				t.Errorf("%s, %s: %q, want %q", name, of, got[0], want)
+			if got := strings.Join(got, "|"); got != want {
+				t.Errorf("%s, %s: %q, want %q", name, of, got, want)
 			}
 		}
 		nothing := Limits{MemoryMin: "0", MemoryLow: "0", MemoryHigh: Unbounded}
 		_, w, _ := c.m.MakeContainer(pod, "c", nothing, Limits{})
-		if w = slices.Concat(w, c.m.Update(pod, g, nothing), c.m.LimitPod(pod, nil, nothing)); len(w) > 0 {
+		updated, failures = c.m.Update(pod, g, nothing)
+		ofPod, failuresOfPod = c.m.LimitPod(pod, nil, nothing)
+		if w = slices.Concat(w, updated, failures, ofPod, failuresOfPod); len(w) > 0 {
 			t.Errorf("%s: what holds anyway is told: %q", name, w)
 		}
 	}
 	if left, err := os.ReadDir(v1); err != nil || len(left) > 0 {
 		t.Errorf("groups were made: %v %v", left, err)
+	}
+}
+
+// A container that was started without a group for a limit cannot get it later, which is a failure where a container
+// that is started now could have it, and no more than told where none could.
+//
+// spec: CTR-10, OBJ-10
+func TestUpdateWithoutGroup(t *testing.T) {
+	const lacks = "the memory limit is not enforced: the container was started without a cgroup for it"
+	const none = "the memory limit is not enforced: no cgroup with that controller is writable"
+	v1 := t.TempDir()
+	two, pod, c := made(t)
+	if err := os.WriteFile(filepath.Join(c.Unified, "cgroup.controllers"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bare := &Manager{unified: t.TempDir()}
+	one := &Manager{v1: map[string]string{memory: v1}}
+	for name, w := range map[string]struct {
+		m                    *Manager
+		pod, c               sys.Cgroup
+		unenforced, failures string
+	}{
+		"version one": {one, one.Pod("p"), sys.Cgroup{}, "", lacks},
+		"version two": {two, pod, c, "", lacks},
+		"none":        {&Manager{}, sys.Cgroup{}, sys.Cgroup{}, none, ""},
+		"without controllers": {bare, bare.Pod("p"), sys.Cgroup{Unified: filepath.Join(bare.Pod("p").Unified, "c")},
+			"the memory limit is not enforced: the memory controller is not available in " + bare.unified, ""},
+	} {
+		unenforced, failures := w.m.Update(w.pod, w.c, Limits{MemoryBytes: 100})
+		if strings.Join(unenforced, "|") != w.unenforced || strings.Join(failures, "|") != w.failures {
+			t.Errorf("%s: %q, failures %q", name, unenforced, failures)
+		}
 	}
 }
 
