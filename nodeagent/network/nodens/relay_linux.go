@@ -13,8 +13,12 @@ import (
 	"monoplane.dev/internal/descriptors"
 )
 
-// dialTime is how long a target may take to answer.
-const dialTime = 30 * time.Second
+// dialTime is how long a target may take to answer. After slowTime, two of what asks for it have been lost, and it is
+// a slow one.
+const (
+	dialTime = 30 * time.Second
+	slowTime = 3 * time.Second
+)
 
 // descriptorsOfConn is how many descriptors a connection takes that goes through this process: two sockets, and a pipe
 // for each direction. Those of a flow of UDP are its two sockets.
@@ -32,9 +36,9 @@ func newPassage() passage {
 	return passage{semaphore.NewWeighted(int64(n)), n / 2 / descriptorsOfConn}
 }
 
-// connecting counts, by clients, the connections whose targets have not answered yet. They end by themselves only after
+// slow counts, by clients, the connections whose targets are slow to answer. They end by themselves only after
 // dialTime, where a rule drops what asks for them: a client must not keep the others out with them.
-type connecting struct {
+type slow struct {
 	most int
 
 	mu sync.Mutex
@@ -42,7 +46,7 @@ type connecting struct {
 }
 
 // begin reports whether a client may have one more.
-func (c *connecting) begin(client netip.Addr) bool {
+func (c *slow) begin(client netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of[client] >= c.most {
@@ -52,7 +56,7 @@ func (c *connecting) begin(client netip.Addr) bool {
 	return true
 }
 
-func (c *connecting) end(client netip.Addr) {
+func (c *slow) end(client netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of[client]--; c.of[client] == 0 {
@@ -80,14 +84,14 @@ type relay struct {
 	stop context.CancelFunc
 	room chan struct{}
 	done sync.WaitGroup
-	connecting
+	slow slow
 }
 
 func newRelay(ctx context.Context, l net.Listener, p passage,
 	dial func(context.Context, net.Conn) (net.Conn, error),
 ) *relay {
 	r := &relay{listener: l, dial: dial, passage: p, room: make(chan struct{}, p.each),
-		connecting: connecting{most: max(1, p.each/4), of: map[netip.Addr]int{}}}
+		slow: slow{most: max(1, p.each/4), of: map[netip.Addr]int{}}}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	r.done.Go(r.accept)
 	context.AfterFunc(r.ctx, func() { l.Close() })
@@ -115,11 +119,6 @@ func (r *relay) accept() {
 				continue
 			}
 		}
-		client := clientOf(conn)
-		if !r.begin(client) {
-			refuse(conn.(*net.TCPConn))
-			continue
-		}
 		select {
 		case r.room <- struct{}{}:
 		case <-r.ctx.Done():
@@ -135,24 +134,16 @@ func (r *relay) accept() {
 				r.passage.Release(descriptorsOfConn)
 				<-r.room
 			}()
-			r.serve(conn.(*net.TCPConn), client)
+			r.serve(conn.(*net.TCPConn))
 		})
 	}
 }
 
-// refuse resets a connection, which is as near as it gets to having been refused.
-func refuse(conn *net.TCPConn) {
-	_ = conn.SetLinger(0)
-	conn.Close()
-}
-
-func (r *relay) serve(from *net.TCPConn, client netip.Addr) {
-	ctx, cancel := context.WithTimeout(r.ctx, dialTime)
-	to, err := r.dial(ctx, from)
-	cancel()
-	r.end(client)
+func (r *relay) serve(from *net.TCPConn) {
+	to, err := r.connect(from)
 	if err != nil {
-		refuse(from)
+		_ = from.SetLinger(0) // A reset, which is as near as it gets to having been refused.
+		from.Close()
 		return
 	}
 	stop := context.AfterFunc(r.ctx, func() {
@@ -161,6 +152,33 @@ func (r *relay) serve(from *net.TCPConn, client netip.Addr) {
 	})
 	defer stop()
 	splice(from, to.(*net.TCPConn))
+}
+
+// connect connects to where a connection is to be led, unless its client has too many that wait for that.
+func (r *relay) connect(from net.Conn) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, dialTime)
+	defer cancel()
+	client := clientOf(from)
+	var mu sync.Mutex
+	var over, counted bool
+	timer := time.AfterFunc(slowTime, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		if counted = r.slow.begin(client); !counted {
+			cancel()
+		}
+	})
+	to, err := r.dial(ctx, from)
+	timer.Stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if over = true; counted {
+		r.slow.end(client)
+	}
+	return to, err
 }
 
 // splice carries both directions until both have ended, each with its end, or one of them with an error.
