@@ -47,10 +47,11 @@ type Port struct {
 
 // ServePort serves a port of the machine (a node port, a host port) until the context or the Port ends. Connections
 // are led to their target with the client's address as their source: policies know clients by it, those outside and
-// pods. Only who is the machine itself, by loopback or an address of the node namespace, comes with the node's address,
-// which policies always allow. Nobody else is led to a target of another family, nor by an address that cannot be
-// answered from inside, which is link-local or of the service ranges: that one is reset. Where pods have addresses of
-// one family only, all of the machine's addresses are those of that family, and loopback. It fails if the port is taken.
+// pods. Only who is the machine itself, by loopback or an address of the node namespace, comes with the node's
+// address, which policies always allow. Nobody else is led to a target of another family, nor by an address that
+// cannot be answered from inside, which is link-local or of the service ranges: that one is reset. Where pods have
+// addresses of one family only, all of the machine's addresses are those of that family, and loopback. It fails if
+// the port is taken.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	if cfg.Listen.Addr() != netip.IPv6Unspecified() {
 		return n.servePort(ctx, cfg, cfg.Listen.String())

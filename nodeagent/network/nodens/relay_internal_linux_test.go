@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client whose connections lead nowhere, because a rule drops them, say, does not keep others out: further ones of its
-// are reset.
+// A client whose connections lead nowhere, because a rule drops them, say, does not keep others out: further ones of
+// its are reset.
 func TestClientsThatAreDropped(t *testing.T) {
 	l, target := listen(t), listen(t)
 	go func() {
