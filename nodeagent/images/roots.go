@@ -186,7 +186,7 @@ func (s *Store) upper(ctx context.Context, dir, layer string, shift unpack.Shift
 }
 
 // lower returns the directories of an image's layers, the uppermost first. An image can have a layer several times,
-// such as the one without files: what the uppermost has is what one sees, and overlayfs refuses to have it again below.
+// such as the one without files: one sees what the uppermost has, and overlayfs refuses to have it again below.
 func (s *Store) lower(rec *record) (out []string, err error) {
 	for _, d := range slices.Backward(rec.Layers) {
 		dir, err := s.layerDir(d)
