@@ -178,8 +178,9 @@ func (r *Runtime) discard(sb *sandbox) {
 	if !r.clear(sb, nil, sb.rec.marker != 0) {
 		return
 	}
-	// The shim itself may take a moment to leave its group.
-	_ = sb.rec.group.Remove()
+	if err := r.removeGroup(r.closing, sb.rec.group); err != nil && r.closing.Err() == nil {
+		r.log.Error("the cgroup of a damaged sandbox cannot be removed", "sandbox", sb.id, "error", err)
+	}
 	if err := r.leaveDamaged(sb); err != nil {
 		if r.closing.Err() != nil {
 			return // The next New goes on.

@@ -53,7 +53,8 @@ func (r *Runtime) RunPodSandbox(
 	conn, ended, err := r.launch(ctx, sb, claim)
 	if err != nil && ended {
 		r.unclaimed(sb, claim)
-		return nil, failed("%v", errors.Join(err, sb.rec.group.Remove(), withdraw(filepath.Join(r.dir, podsDir), sb.id)))
+		return nil, failed("%v", errors.Join(err, r.removeGroup(context.WithoutCancel(ctx), sb.rec.group),
+			withdraw(filepath.Join(r.dir, podsDir), sb.id)))
 	}
 	r.mu.Lock()
 	r.sandboxes[sb.id] = sb
@@ -250,7 +251,11 @@ func (r *Runtime) RemovePodSandbox(
 	if err := r.leave(ctx, sb); err != nil {
 		return nil, err
 	}
-	if err := r.removeGroup(ctx, sb); err != nil {
+	var err error
+	if sb.rec.bootID == r.bootID { // Others have gone with their boot.
+		err = r.removeGroup(ctx, sb.rec.group)
+	}
+	if err != nil {
 		return nil, failed("cannot remove the sandbox's cgroup: %v", err)
 	}
 	if err := withdraw(filepath.Join(r.dir, podsDir), sb.id); err != nil {
@@ -270,15 +275,12 @@ func (r *Runtime) RemovePodSandbox(
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// removeGroup removes what cgroups are left of a sandbox of this boot. The kernel may call a group busy for a moment
-// after its last process has gone.
-func (r *Runtime) removeGroup(ctx context.Context, sb *sandbox) error {
-	if sb.rec.bootID != r.bootID {
-		return nil
-	}
+// removeGroup removes what cgroups are left of a sandbox whose processes have ended. The kernel may call a group busy
+// for a moment after its last process has gone.
+func (r *Runtime) removeGroup(ctx context.Context, group sys.Cgroup) error {
 	var pause sys.Pause
 	for deadline := time.Now().Add(r.bounds.lock); ; pause.Wait() {
-		err := sb.rec.group.Remove()
+		err := group.Remove()
 		if err == nil {
 			_ = r.cgroups.Reserve() // too much does no harm, and the next pod says what is wrong
 		}

@@ -1,12 +1,18 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/oci"
 )
 
 // cgroups2 is where a machine that has nothing but cgroup2 has it.
@@ -87,6 +93,42 @@ mkdir /sys/fs/cgroup/mp-test-own 2>/dev/null || echo refused`
 		whole := strings.TrimPrefix(n.sandboxOf(sb).rec.group.Unified, cgroups2)
 		if got := said(n.logText(id)); !strings.HasPrefix(got, "0::"+whole+"/") {
 			t.Errorf("%s, privileged: %s, want it below %s", name, got, whole)
+		}
+	}
+}
+
+// refusing is a network that has no address for anybody, and knows who has asked.
+type refusing struct {
+	loopbackOnly
+
+	asked []string
+}
+
+func (r *refusing) Attach(_ context.Context, s oci.Sandbox) ([]netip.Addr, error) {
+	r.asked = append(r.asked, s.ID)
+	return nil, errors.New("no address is left")
+}
+
+// Of a sandbox that could not be made no cgroup is left, though the kernel calls one busy for a moment after its last
+// process has ended.
+//
+// spec: SAFE-1
+func TestRootFailedSandboxLeavesNoGroup(t *testing.T) {
+	network := &refusing{}
+	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = network })
+	if ok, why := n.cgroups.Killable(); !ok {
+		t.Skip("no usable cgroup: ", why)
+	}
+	for i := range 30 {
+		config := sandboxConfig(n, fmt.Sprint("p", i))
+		_, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+		if err == nil || !strings.Contains(err.Error(), "no address is left") {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range network.asked {
+		if group := n.cgroups.Pod(id).Unified; exists(group) {
+			t.Errorf("the group %s is left", group)
 		}
 	}
 }
