@@ -29,7 +29,7 @@ func TestUsageReport(t *testing.T) {
 		sample{at: start.Add(10 * time.Second), cpu: time.Minute + 15*time.Second, pods: pod(map[string]usage.Container{
 			"old": at(10*time.Second, 15*time.Second), "again": at(10*time.Second, time.Second),
 			"slow": at(10*time.Second, 10*time.Second), "new": at(10*time.Second, 2*time.Second),
-			"unknown": {At: start.Add(10 * time.Second), Told: &runtimeapi.ContainerStats{Cpu: &runtimeapi.CpuUsage{}}},
+			"unknown": {At: start.Add(10 * time.Second), Told: &runtimeapi.ContainerStats{}},
 		})},
 	)
 	container := func(name string, nano int64) *nodev1.ContainerUsage {

@@ -40,8 +40,8 @@ type Container struct {
 	Told *runtimeapi.ContainerStats
 }
 
-// Known tells whether the runtime says what the container uses of processors and memory.
-func (c Container) Known() bool { return c.Told.GetCpu() != nil && c.Told.GetMemory() != nil }
+// Known tells whether the runtime says what the container uses, of processors or memory.
+func (c Container) Known() bool { return c.Told.GetCpu() != nil || c.Told.GetMemory() != nil }
 
 // timeout bounds one call to the runtime.
 const timeout = 30 * time.Second
