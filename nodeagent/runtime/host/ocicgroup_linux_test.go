@@ -113,7 +113,7 @@ func (r *refusing) Attach(_ context.Context, s oci.Sandbox) ([]netip.Addr, error
 // process has ended.
 //
 // spec: SAFE-1
-func TestRootFailedSandboxLeavesNoGroup(t *testing.T) {
+func TestRootImageFailedSandboxLeavesNoGroup(t *testing.T) {
 	network := &refusing{}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = network })
 	if ok, why := n.cgroups.Killable(); !ok {
