@@ -48,20 +48,20 @@ func TestDebugCopyAndNode(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	k.tour(t, []step{
 		{line: "run web --image=host --labels=app=web --env=COLOR=red --command -- sh -c 'echo original; exec sleep 1000'"},
-		{line: "wait --for=condition=Ready pod/web --timeout=60s"},
+		{line: "wait --for=condition=Ready pod/web --timeout=2m"},
 		// Copies lose the labels, so that no Service or ReplicaSet takes them for its own.
 		{line: "debug web --image=host --copy-to=beside -c dbg -- sh -c 'echo debugging; exec sleep 1000'"},
-		{line: "wait --for=condition=Ready pod/beside --timeout=60s"},
+		{line: "wait --for=condition=Ready pod/beside --timeout=2m"},
 		{line: "get pod beside -o 'jsonpath={.spec.containers[*].name} {.metadata.labels}'", want: []string{`^web dbg $`}},
 		{line: "debug web --copy-to=instead --container=web -- sh -c 'echo $COLOR; exec sleep 1000'"},
-		{line: "wait --for=condition=Ready pod/instead --timeout=60s"},
+		{line: "wait --for=condition=Ready pod/instead --timeout=2m"},
 		{line: "debug web --image=host --copy-to=shared --share-processes --keep-labels -c dbg -- sleep 1000"},
-		{line: "wait --for=condition=Ready pod/shared --timeout=60s"},
+		{line: "wait --for=condition=Ready pod/shared --timeout=2m"},
 		{line: "get pods -l app=web -o name", want: []string{`^pod/shared\npod/web$`}},
 		{line: "debug web --image=host --copy-to=web -- true", code: 1, want: []string{`pods "web" already exists`}},
 		{line: "debug web --image=host --copy-to=moved --replace --same-node -c dbg -- sleep 1000"},
-		{line: "wait --for=condition=Ready pod/moved --timeout=60s"},
-		{line: "wait --for=delete pod/web --timeout=60s"},
+		{line: "wait --for=condition=Ready pod/moved --timeout=2m"},
+		{line: "wait --for=delete pod/web --timeout=2m"},
 		{line: "debug node/none --image=host -- true", code: 1, want: []string{`nodes "none" not found`}},
 	})
 	k.until(t, "logs beside -c dbg", `^debugging\n$`)

@@ -59,7 +59,7 @@ func TestDrain(t *testing.T) {
 		t.Helper()
 		k.ok(t, "patch pod "+name+` --subresource=status -p '{"status":{"conditions":`+
 			`[{"type":"example.com/up","status":"True"}]}}'`)
-		k.ok(t, "wait --for=condition=Ready pod/"+name+" --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/"+name+" --timeout=2m")
 	}
 	const drain = "drain --force --ignore-daemonsets "
 	const refused = `Cannot evict pod as it would violate the pod's disruption budget`
@@ -78,7 +78,7 @@ func TestDrain(t *testing.T) {
 		available(one(fmt.Sprintf("pod %d of the ReplicaSet", i), node))
 	}
 	apply(alone("pod-x", nodes[0]))
-	k.ok(t, "wait --for=condition=Ready pod/pod-x --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/pod-x --timeout=2m")
 	k.until(t, "get pdb web", `(?m)^web +2 +N/A +1 +`)
 
 	// The first node: both of its pods go at once, and pod-d is started elsewhere.
@@ -86,7 +86,7 @@ func TestDrain(t *testing.T) {
 	k.ok(t, "patch pod "+podA+` -p '{"metadata":{"finalizers":["example.com/look"]}}'`)
 	first, done := k.background(t, drain+nodes[0])
 	k.until(t, "get pod "+podA+" -o yaml", `(?s)deletionTimestamp: .*reason: EvictionByEvictionAPI`)
-	k.ok(t, "wait --for=delete pod/pod-x --timeout=60s")
+	k.ok(t, "wait --for=delete pod/pod-x --timeout=2m")
 	k.until(t, "get pdb web", `(?m)^web +2 +N/A +0 +`)
 	var d string // where pod-d is
 	var podD string

@@ -42,7 +42,7 @@ spec:
 `}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	k.ok(t, "wait --for=condition=Ready pod/writes --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/writes --timeout=2m")
 	logs, err := c.client(t).CoreV1().Pods(k.namespace).GetLogs("writes", &corev1.PodLogOptions{
 		Follow: true, Timestamps: true}).Stream(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestLogsAreFollowedThroughRestart(t *testing.T) {
 i=0; while [ ! -e BOX/end ]; do echo first $i; i=$((i+1)); sleep 0.02; done; touch BOX/second
 echo last words $i; exit 1`)
 	k.ok(t, "run restarts --image=host --command -- sh -c '"+script+"'")
-	k.ok(t, "wait --for=condition=Ready pod/restarts --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/restarts --timeout=2m")
 	out, done := k.background(t, "logs -f restarts")
 	out.waitFor(t, `first 20\n`)
 	box.put(t, "end")

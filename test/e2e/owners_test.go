@@ -24,14 +24,14 @@ func TestCascade(t *testing.T) {
 			k.ok(t, "get configmap dependent -o jsonpath={.metadata.uid}"))
 		k.tour(t, []step{
 			{line: "apply -f -", stdin: pod, want: []string{` created$`}},
-			{line: "wait --for=condition=Ready pod/pod --timeout=40s", want: []string{`condition met$`}},
+			{line: "wait --for=condition=Ready pod/pod --timeout=2m", want: []string{`condition met$`}},
 		})
 	}
 	own()
 	k.tour(t, []step{
 		{line: "delete configmap owner --dry-run=server", want: []string{`\Aconfigmap "owner" deleted`}},
 		{line: "delete configmap owner", want: []string{`\Aconfigmap "owner" deleted`}},
-		{line: "wait --for=delete configmap/dependent pod/pod --timeout=40s"},
+		{line: "wait --for=delete configmap/dependent pod/pod --timeout=2m"},
 	})
 	own()
 	// kubectl waits until the owner is gone, which is when all that block it are.

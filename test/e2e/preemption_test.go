@@ -28,7 +28,7 @@ func TestPreemption(t *testing.T) {
 		{line: "create priorityclass high --value=1000", want: []string{`created$`}},
 		{line: "create priorityclass patient --value=500 --preemption-policy=Never", want: []string{`created$`}},
 		apply("low", `""`),
-		{line: "wait --for=condition=Ready pod/low --timeout=60s", want: []string{`^pod/low condition met$`}},
+		{line: "wait --for=condition=Ready pod/low --timeout=2m", want: []string{`^pod/low condition met$`}},
 		apply("patient", "patient"),
 	})
 	k.until(t, "describe pod patient", `preemption: not eligible due to preemptionPolicy=Never\.`)
@@ -36,7 +36,7 @@ func TestPreemption(t *testing.T) {
 	uid := strings.TrimSpace(k.ok(t, "get pod high -o jsonpath={.metadata.uid}"))
 	k.until(t, "get events --field-selector involvedObject.name=low,reason=Preempted",
 		`Preempted by pod `+uid+` on node `+node)
-	k.tour(t, []step{{line: "wait --for=delete pod/low --timeout=60s"}})
+	k.tour(t, []step{{line: "wait --for=delete pod/low --timeout=2m"}})
 	k.until(t, "get pod high -o wide", `(?m)^high +1/1 +Running .* `+node+` +<none> `)
 	k.tour(t, []step{{line: "delete pod high", want: []string{`"high" deleted`}}})
 	k.until(t, "get pod patient -o wide", `(?m)^patient +1/1 +Running .* `+node+` +<none> `)

@@ -29,7 +29,7 @@ func TestResize(t *testing.T) {
 	k.until(t, "describe pod greedy", `FailedScheduling .*Insufficient cpu`)
 	k.tour(t, []step{
 		{line: resize("1m"), want: []string{`^pod/greedy patched$`}},
-		{line: "wait --for=condition=Ready pod/greedy --timeout=40s", want: []string{`^pod/greedy condition met$`}},
+		{line: "wait --for=condition=Ready pod/greedy --timeout=2m", want: []string{`^pod/greedy condition met$`}},
 		{line: "get pod greedy -o 'jsonpath={.spec.containers[0].resources.requests.cpu} {.spec.containers[0].image}'",
 			want: []string{`^1m host$`}},
 		{line: "get pod greedy --subresource resize -o name", want: []string{`^pod/greedy$`}},
@@ -40,7 +40,7 @@ func TestResize(t *testing.T) {
 	k.tour(t, []step{
 		{line: "get pod greedy -o 'jsonpath={.status.containerStatuses[0].restartCount}'", want: []string{`^0$`}},
 		{line: resize("100000"), want: []string{`^pod/greedy patched$`}},
-		{line: "wait --for=condition=PodResizePending pod/greedy --timeout=40s",
+		{line: "wait --for=condition=PodResizePending pod/greedy --timeout=2m",
 			want: []string{`^pod/greedy condition met$`}},
 		{line: resize("3m"), want: []string{`^pod/greedy patched$`}},
 		{line: "delete pod greedy --now", want: []string{`deleted`}},

@@ -46,7 +46,7 @@ func TestRootAutoWithoutNamespaces(t *testing.T) {
 	if out, code := k.run(t, withoutViewManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=2m")
 	eventually(t, "an event says what is not mounted", func() (bool, string) {
 		events := k.ok(t, "get events --field-selector=reason=NotEnforced -o jsonpath={.items[*].message}")
 		return strings.Contains(events, "/var/run/secrets/kubernetes.io/serviceaccount") &&
@@ -111,7 +111,7 @@ func TestRootAutoForeignImages(t *testing.T) {
 	}
 	k := c.kubectl(t, "default")
 	k.ok(t, "run hello --image=host --command -- sleep 600")
-	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=2m")
 	if entries, err := os.ReadDir(images); err != nil || len(entries) > 0 {
 		t.Errorf("the other user's directory has %v: %v", entries, err)
 	}
@@ -163,8 +163,8 @@ func TestRootAutoTwoClusters(t *testing.T) {
 		if out, code := k.run(t, webManifest, "apply", "-f", "-"); code != 0 {
 			t.Fatal(out)
 		}
-		k.ok(t, "rollout status deployment/web --timeout=60s")
-		k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+		k.ok(t, "rollout status deployment/web --timeout=2m")
+		k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 		if ip := k.ok(t, "get pod client -o jsonpath={.status.podIP}"); !strings.HasPrefix(ip, beginning) {
 			t.Errorf("the pod has the address %s, want one that begins with %s", ip, beginning)
 		}

@@ -24,8 +24,8 @@ func TestRootLoadBalancer(t *testing.T) {
 			if out, code := k.run(t, webManifest, "apply", "-f", "-"); code != 0 {
 				t.Fatal(out)
 			}
-			k.ok(t, "rollout status deployment/web --timeout=60s")
-			k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+			k.ok(t, "rollout status deployment/web --timeout=2m")
+			k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 			k.ok(t, "expose deployment web --name=high --type=LoadBalancer --port=8085 --target-port=8080")
 			k.ok(t, "expose deployment web --name=low --type=LoadBalancer --port=80 --target-port=8080")
 			const machine = "192.0.2.1"

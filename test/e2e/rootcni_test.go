@@ -60,7 +60,7 @@ func TestRootCNI(t *testing.T) {
 		}
 	}
 	apply(cniManifest)
-	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
 	const whose = "get pods web client -o jsonpath={.items[*].status.podIP}"
 	addresses := k.ok(t, whose)
 	web, _, _ := strings.Cut(addresses, " ")
@@ -80,7 +80,7 @@ func TestRootCNI(t *testing.T) {
 
 	u.now.kill(t)
 	u.begin(t)
-	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
 	if now := k.ok(t, whose); now != addresses {
 		t.Errorf("the pods' addresses were %s and are %s after a restart", addresses, now)
 	}
@@ -94,7 +94,7 @@ func TestRootCNI(t *testing.T) {
 			"-o jsonpath={.items[*].message}")
 	})
 	conf("bridge")
-	k.ok(t, "wait --for=condition=Ready pod/late --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/late --timeout=2m")
 
 	k.ok(t, "delete pod late --wait")
 	records, err := filepath.Glob(filepath.Join(u.dir, "nodes", "*", "cni", "sandboxes", "*.json"))

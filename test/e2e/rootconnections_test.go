@@ -31,7 +31,7 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 		u.begin(t)
 		k := u.kubectl(t)
 		u.apply(t, talkManifest)
-		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=2m")
 		client := u.podNetwork(t, "client")
 		begin := func(address string) *talk { return newTalk(t, client, address) }
 		pod := begin(k.ok(t, "get pod echo -o jsonpath={.status.podIP}") + ":8080")
@@ -59,7 +59,7 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 		}
 		inside.ends(t)
 		u.begin(t)
-		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=2m")
 		if !forwarded {
 			outside = begin(elsewhere)
 		}

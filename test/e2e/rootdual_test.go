@@ -27,7 +27,7 @@ func TestRootDualStack(t *testing.T) {
 		u.begin(t)
 		k := u.kubectl(t)
 		u.apply(t, dualManifest)
-		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
 		both := func(command string) (four, six netip.Addr) {
 			t.Helper()
 			all := strings.Fields(k.ok(t, command))
@@ -77,7 +77,7 @@ func TestRootDualStack(t *testing.T) {
 		reach()
 		u.now.kill(t)
 		u.begin(t)
-		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
 		if four, six := both("get pod web -o jsonpath={.status.podIPs[*].ip}"); four != pod4 || six != pod6 {
 			t.Errorf("the pod had %s and %s, and has %s and %s after a restart", pod4, pod6, four, six)
 		}

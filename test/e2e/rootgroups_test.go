@@ -26,7 +26,7 @@ func TestRootUserGroups(t *testing.T) {
 	}
 	t.Run("many", func(t *testing.T) {
 		u, k := begin(t, withIDs(t), "1000")
-		k.ok(t, "wait --for=condition=Ready pod/groups --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/groups --timeout=2m")
 		const look = "id; stat -L -c '%u:%g %a' /e /c/a /s/a /var/run/secrets/kubernetes.io/serviceaccount/token; " +
 			"cat /c/a /s/a; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && touch /e/f && stat -c %u:%g /e/f"
 		out, _ := k.run(t, "", "exec", "groups", "--", "sh", "-c", look)
@@ -53,14 +53,14 @@ secret
 		if err != nil {
 			t.Error(err)
 		}
-		k.ok(t, "delete pod --all --timeout=60s")
+		k.ok(t, "delete pod --all --timeout=2m")
 		empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
 	})
 	t.Run("one", func(t *testing.T) {
 		m := newMachine(t)
 		m.uid = unprivileged
 		_, k := begin(t, m, "0")
-		k.ok(t, "wait --for=condition=Ready pod/groups --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/groups --timeout=2m")
 		out, _ := k.run(t, "", "exec", "groups", "--", "sh", "-c", "stat -L -c %u:%g /e /c/a; cat /c/a /s/a; touch /e/f")
 		if want := "0:0\n0:0\none\nsecret\n"; out != want {
 			t.Errorf("the pod sees\n%s\nwant\n%s", out, want)

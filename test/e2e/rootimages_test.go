@@ -25,8 +25,8 @@ func TestRootImagesAndNetwork(t *testing.T) {
 		}
 	}
 	apply(webManifest)
-	k.ok(t, "rollout status deployment/web --timeout=60s")
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "rollout status deployment/web --timeout=2m")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 
 	addresses := strings.Fields(k.ok(t, "get pods -o jsonpath={.items[*].status.podIP}"))
 	seen := map[string]bool{}
@@ -73,7 +73,7 @@ func TestRootImagesAndNetwork(t *testing.T) {
 	u.now.kill(t)
 	ask(onMachine, ip+" 80") // the kernel carries it
 	u.begin(t)
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 	ask(inPod, "web 80")
 	ask(onMachine, "127.0.0.1 "+port)
 	if now := strings.Fields(k.ok(t, "get pods -o jsonpath={.items[*].status.podIP}")); strings.Join(now, " ") !=

@@ -37,9 +37,9 @@ func TestRootIngress(t *testing.T) {
 		roots, cert, key := certificateFor(t, "web.example")
 		k.ok(t, fmt.Sprintf("create secret tls web --cert=%s --key=%s", cert, key))
 		u.apply(t, ingressManifest)
-		k.ok(t, "rollout status deployment/web --timeout=60s")
-		k.ok(t, "wait --for=condition=Ready pod/other --timeout=60s")
-		k.ok(t, "wait --for=jsonpath={.status.loadBalancer.ingress[0].ip}=192.0.2.1 ingress/web --timeout=60s")
+		k.ok(t, "rollout status deployment/web --timeout=2m")
+		k.ok(t, "wait --for=condition=Ready pod/other --timeout=2m")
+		k.ok(t, "wait --for=jsonpath={.status.loadBalancer.ingress[0].ip}=192.0.2.1 ingress/web --timeout=2m")
 
 		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots},

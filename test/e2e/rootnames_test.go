@@ -30,8 +30,8 @@ func TestRootNames(t *testing.T) {
 		u.begin(t)
 		k := u.kubectl(t)
 		u.apply(t, namesManifest)
-		k.ok(t, "rollout status statefulset/db --timeout=60s")
-		k.ok(t, "wait --for=condition=Ready pod/web pod/client pod/default pod/none --timeout=60s")
+		k.ok(t, "rollout status statefulset/db --timeout=2m")
+		k.ok(t, "wait --for=condition=Ready pod/web pod/client pod/default pod/none --timeout=2m")
 
 		// What containers are told, and how far they get with that.
 		in := func(pod, script string) string {

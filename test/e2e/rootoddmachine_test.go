@@ -18,8 +18,8 @@ func (u *imageCluster) answers(t *testing.T) {
 	if out, code := k.run(t, webManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "rollout status deployment/web --timeout=60s")
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "rollout status deployment/web --timeout=2m")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 	port := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
 	eventually(t, "a pod reaches the Service", func() (bool, string) {
 		out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", "echo | nc -w 5 web 80")
@@ -122,5 +122,5 @@ echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --reuid=USER --regid=
 	}
 	k := c.kubectl(t, "default")
 	k.ok(t, "run hello --image=host --command -- sleep 600")
-	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/hello --timeout=2m")
 }

@@ -59,7 +59,7 @@ func TestRootUserOwners(t *testing.T) {
 			if out, code := k.run(t, ownersManifest, "apply", "-f", "-"); code != 0 {
 				t.Fatal(out)
 			}
-			k.ok(t, "wait --for=condition=Ready pod/owners pod/as1000 --timeout=60s")
+			k.ok(t, "wait --for=condition=Ready pod/owners pod/as1000 --timeout=2m")
 			out, _ := k.run(t, "", "exec", "owners", "--", "sh", "-c", "stat -c '%n %u:%g %a' / /o /o/* /bin; cat /o/closed; "+
 				"ls /o/gone /o/hidden 2>/dev/null; cat /o/secret/key; echo mine >/o/closed; chown 5:6 /o/closed; stat -c %u:%g /o/closed")
 			want := `/ 0:0 755
@@ -87,7 +87,7 @@ key
 			if want := map[string]int{"overlay": 0, "copies": 2}[name]; copies != want {
 				t.Errorf("%d containers have a copy, want %d", copies, want)
 			}
-			k.ok(t, "delete pod --all --timeout=60s")
+			k.ok(t, "delete pod --all --timeout=2m")
 			empty(t, filepath.Join(u.images, "roots"))
 			u.down(t)
 			if out, err := exec.Command(u.monoplane, "image", "rm", ownersImage, "--image-dir", u.images).

@@ -32,8 +32,8 @@ func policies(t *testing.T, m *machine, u *imageCluster) {
 		}
 	}
 	apply(webManifest)
-	k.ok(t, "rollout status deployment/web --timeout=60s")
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "rollout status deployment/web --timeout=2m")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 	address := k.ok(t, "get pods -l app=web -o jsonpath={.items[0].status.podIP}")
 	port := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
 	becomes := func(host, want string) {
@@ -67,7 +67,7 @@ func policies(t *testing.T, m *machine, u *imageCluster) {
 	everywhere(refused)
 
 	k.ok(t, "scale deployment/web --replicas=3")
-	k.ok(t, "rollout status deployment/web --timeout=60s")
+	k.ok(t, "rollout status deployment/web --timeout=2m")
 	for ip := range strings.FieldsSeq(k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}")) {
 		becomes(ip+" 8080", refused)
 	}
@@ -85,7 +85,7 @@ func policies(t *testing.T, m *machine, u *imageCluster) {
 	before := strings.Count(tries(), "tried")
 	u.now.kill(t)
 	u.begin(t)
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 	eventually(t, "the client goes on trying", func() (bool, string) {
 		all := tries()
 		return strings.Count(all, "tried") > before, all

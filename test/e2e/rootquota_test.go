@@ -113,7 +113,7 @@ func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 	}
 	for _, p := range pods {
 		if p.message == "" {
-			k.ok(t, "wait --for=condition=Ready pod/"+p.name+" --timeout=60s")
+			k.ok(t, "wait --for=condition=Ready pod/"+p.name+" --timeout=2m")
 			continue
 		}
 		want := "Failed|Evicted|" + p.message
@@ -126,7 +126,7 @@ func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 			t.Errorf("%s: %v; want %q", p.name, err, want)
 		}
 	}
-	k.ok(t, "delete pod --all --timeout=60s")
+	k.ok(t, "delete pod --all --timeout=2m")
 	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
 }
 
@@ -176,7 +176,7 @@ func TestRootQuotaBoundsPods(t *testing.T) {
 			t.Errorf("%s: %v; want %q", p.name, err, want)
 		}
 	}
-	k.ok(t, "delete pod --all --timeout=60s")
+	k.ok(t, "delete pod --all --timeout=2m")
 	empty(t, filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data"))
 	for _, p := range pods {
 		size, err := os.ReadFile(filepath.Join(u.home, p.name, "size"))
@@ -225,7 +225,7 @@ func TestRootImagesAreCollected(t *testing.T) {
 	for i, image := range all[:2] {
 		k.ok(t, fmt.Sprintf("run user%d --image=%s", i, image[1]))
 	}
-	const look = "wait --for=condition=Ready pod/user0 pod/user1 --timeout=60s"
+	const look = "wait --for=condition=Ready pod/user0 pod/user1 --timeout=2m"
 	k.ok(t, look)
 
 	room := hostinfo.RoomOf(disk)

@@ -43,7 +43,7 @@ func TestRootReach(t *testing.T) {
 				}
 			}
 			apply(strings.ReplaceAll(reachManifest, "TOOL", tool))
-			k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=60s")
+			k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
 			in := func(script string) string {
 				out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", script+" 2>&1")
 				return out
@@ -112,13 +112,13 @@ func TestRootReach(t *testing.T) {
 			becomes("a server elsewhere", "nc -w 5 192.0.2.2 9000 </dev/null", "outside")
 			eventually(t, "clients elsewhere reach the host port again", fromFar("8088"))
 
-			k.ok(t, "delete pod web --timeout=60s")
-			k.ok(t, "wait --for=condition=Ready pod/second --timeout=60s")
+			k.ok(t, "delete pod web --timeout=2m")
+			k.ok(t, "wait --for=condition=Ready pod/second --timeout=2m")
 			eventually(t, "the host port leads to the next pod", func() (bool, string) {
 				_, out := fromFar("8088")()
 				return strings.HasPrefix(out, "second"), out
 			})
-			k.ok(t, "delete pod second --timeout=60s")
+			k.ok(t, "delete pod second --timeout=2m")
 			eventually(t, "nobody has the host port", func() (bool, string) {
 				_, out := fromFar("8088")()
 				return strings.Contains(out, "refused"), out

@@ -195,12 +195,12 @@ func playReadme(t *testing.T, m *machine) {
 	}
 	k.until(t, "top pods", name+` +\d+m +\d+Mi`)
 	k.ok(t, "run one --image=nginx --port=80 --expose")
-	k.ok(t, "wait --for=condition=Ready pod/one --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/one --timeout=2m")
 	eventually(t, "the Service of kubectl run --expose answers", func() (bool, string) {
 		out, _ := k.run(t, "", "exec", name, "--", "wget", "-qO-", "http://one")
 		return strings.Contains(out, "Welcome to nginx!"), out
 	})
-	k.ok(t, "delete deployment/web service/web pod/one service/one --timeout=60s")
+	k.ok(t, "delete deployment/web service/web pod/one service/one --timeout=2m")
 
 	// Pods of image "host" are adopted like all others, and changes of a ConfigMap reach them.
 	k.ok(t, "apply -f "+example(t, "hello.yaml")+" -f "+example(t, "greeting.yaml"))
@@ -220,5 +220,5 @@ func playReadme(t *testing.T, m *machine) {
 			t.Fatalf("line %d of the pod that says hello: %s", n, line)
 		}
 	}
-	k.ok(t, "delete pod/hello pod/greeter configmap/greeting --timeout=60s")
+	k.ok(t, "delete pod/hello pod/greeter configmap/greeting --timeout=2m")
 }

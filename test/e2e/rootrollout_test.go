@@ -25,8 +25,8 @@ func TestRootRollout(t *testing.T) {
 		u.begin(t)
 		k := u.kubectl(t)
 		u.apply(t, rolloutManifest)
-		k.ok(t, "rollout status deployment/web --timeout=60s")
-		k.ok(t, "wait --for=condition=Ready pod/client pod/last --timeout=60s")
+		k.ok(t, "rollout status deployment/web --timeout=2m")
+		k.ok(t, "wait --for=condition=Ready pod/client pod/last --timeout=2m")
 		client := u.podNetwork(t, "client")
 		pods := func() []string {
 			return strings.Fields(k.ok(t, "get pods -l app=web -o jsonpath={.items[*].metadata.name}"))
@@ -38,7 +38,7 @@ func TestRootRollout(t *testing.T) {
 		inside.untilAnswered(t, before)
 		outside.untilAnswered(t, before)
 		k.ok(t, "rollout restart deployment/web")
-		k.ok(t, "rollout status deployment/web --timeout=60s")
+		k.ok(t, "rollout status deployment/web --timeout=2m")
 		var after []string
 		eventually(t, "the pods of before are gone", func() (bool, string) {
 			after = pods()
@@ -66,7 +66,7 @@ func TestRootRollout(t *testing.T) {
 			c.end()
 		}
 		k.ok(t, "exec last -- sh -c '>/tmp/end'")
-		k.ok(t, "wait --for=delete pod/last --timeout=60s")
+		k.ok(t, "wait --for=delete pod/last --timeout=2m")
 		u.down(t)
 	})
 }

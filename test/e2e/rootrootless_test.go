@@ -37,8 +37,8 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	if out, code := k.run(t, userManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "rollout status deployment/web --timeout=60s")
-	k.ok(t, "wait --for=condition=Ready pod/client pod/machine pod/onhost --timeout=60s")
+	k.ok(t, "rollout status deployment/web --timeout=2m")
+	k.ok(t, "wait --for=condition=Ready pod/client pod/machine pod/onhost --timeout=2m")
 	addresses := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}")
 	if all := strings.Fields(addresses); len(all) != 2 || all[0] == all[1] || !strings.HasPrefix(all[0], "10.244.") {
 		t.Errorf("the pods' addresses are %v: each needs its own", all)
@@ -116,7 +116,7 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	u.now.kill(t)
 	says(inPodOf(t, m, u.dir, "client"), ip+" 80", "web-") // the kernel carries it
 	u.begin(t)
-	k.ok(t, "wait --for=condition=Ready pod/client --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/client --timeout=2m")
 	everything()
 	if now := k.ok(t, "get pods -l app=web -o jsonpath={.items[*].status.podIP}"); now != addresses {
 		t.Errorf("the pods' addresses were %s and are %s after a restart", addresses, now)
@@ -160,7 +160,7 @@ func TestRootUserIDs(t *testing.T) {
 	if out, code := k.run(t, idsManifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "wait --for=condition=Ready pod/many pod/nobody --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/many pod/nobody --timeout=2m")
 	if out := k.ok(t, "logs nobody"); out != "uid=1000 gid=1000 groups=1000\n" {
 		t.Errorf("a container whose image has a user runs as %q", out)
 	}
@@ -168,7 +168,7 @@ func TestRootUserIDs(t *testing.T) {
 	if out != "101:102\n7:8\nallow\n0\n" {
 		t.Errorf("the files and groups of a container: %q", out)
 	}
-	k.ok(t, "delete pod --all --timeout=60s")
+	k.ok(t, "delete pod --all --timeout=2m")
 	volumes := filepath.Join(u.dir, "nodes", nodeOf(t, u.dir), "pods-data")
 	for _, dir := range []string{volumes, filepath.Join(u.images, "roots")} {
 		err := poll(patience, func() (bool, string) {

@@ -23,7 +23,7 @@ func TestRootServices(t *testing.T) {
 		u.begin(t)
 		k := u.kubectl(t)
 		u.apply(t, servicesManifest)
-		k.ok(t, "wait --for=condition=Ready pod/self pod/one pod/two --timeout=60s")
+		k.ok(t, "wait --for=condition=Ready pod/self pod/one pod/two --timeout=2m")
 		for _, pod := range []string{"self", "one", "two"} {
 			u.serveIn(t, pod)
 		}

@@ -66,7 +66,7 @@ func streamsOfImages(
 	if out, code := k.run(t, pods, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "wait --for=condition=Ready pod/streams pod/serves pod/talks --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/streams pod/serves pod/talks --timeout=2m")
 	for _, websockets := range []string{"true", "false"} {
 		k.env = append(k.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+websockets,
 			"KUBECTL_PORT_FORWARD_WEBSOCKETS="+websockets)
@@ -97,7 +97,7 @@ func streamsOfImages(
 		{line: "get pod streams -o 'jsonpath={.status.ephemeralContainerStatuses[0].state.running}'",
 			want: []string{`startedAt`}},
 	})
-	k.ok(t, "delete pod streams serves talks --wait --timeout=60s")
+	k.ok(t, "delete pod streams serves talks --wait --timeout=2m")
 }
 
 // attachTo talks with the first process of the pod streams.

@@ -217,7 +217,7 @@ func TestRootUserWithoutNamespacesOfMachine(t *testing.T) {
 			}
 			k := u.kubectl(t)
 			k.ok(t, "run hello --image=host --command -- sleep 600")
-			k.ok(t, "wait --for=condition=Ready pod/hello --timeout=60s")
+			k.ok(t, "wait --for=condition=Ready pod/hello --timeout=2m")
 			u.down(t)
 		})
 	}

@@ -56,7 +56,7 @@ func TestRootUsersOfPods(t *testing.T) {
 	if out, code := k.run(t, manifest, "apply", "-f", "-"); code != 0 {
 		t.Fatal(out)
 	}
-	k.ok(t, "wait --for=condition=Ready pod/one pod/two pod/plain --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/one pod/two pod/plain --timeout=2m")
 	inPod := func(pod, script string) string {
 		t.Helper()
 		out, _ := k.run(t, "", "exec", pod, "-c", pod, "--", "sh", "-c", script)
@@ -113,12 +113,12 @@ echo word >/dev/stdout; echo 127.0.0.9 extra >>/etc/hosts && echo hosts`)
 	before := inPod("one", "cat /proc/self/uid_map")
 	c.kill(t)
 	c = begin()
-	k.ok(t, "wait --for=condition=Ready pod/one pod/two --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/one pod/two --timeout=2m")
 	if after := inPod("one", "cat /proc/self/uid_map"); after != before {
 		t.Errorf("the ids were %q and are %q after a restart", before, after)
 	}
 	reach()
-	k.ok(t, "delete pod one two plain --timeout=60s")
+	k.ok(t, "delete pod one two plain --timeout=2m")
 	mounts := m.run(t, "cat", "/proc/self/mountinfo")
 	if strings.Contains(mounts, dir) || strings.Contains(mounts, images) {
 		t.Errorf("mounts are left:\n%s", mounts)

@@ -30,7 +30,7 @@ func TestExecAndCopy(t *testing.T) {
 	c := shared(t)
 	k := c.kubectl(t, c.namespace(t))
 	k.ok(t, "run runs --image=host --command -- sleep 1000")
-	k.ok(t, "wait --for=condition=Ready pod/runs --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/runs --timeout=2m")
 	for _, websockets := range []string{"true", "false"} {
 		k.env = append(k.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+websockets)
 		k.tour(t, []step{
@@ -63,7 +63,7 @@ func TestExecClientKilled(t *testing.T) {
 	c := shared(t)
 	k := c.kubectl(t, c.namespace(t))
 	k.ok(t, "run runs --image=host --command -- sleep 1000")
-	k.ok(t, "wait --for=condition=Ready pod/runs --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/runs --timeout=2m")
 	cmd := k.command(t, []string{"exec", "runs", "--", "sh", "-c", "echo $$; exec sleep 1000"})
 	out := &capture{}
 	cmd.Stdout = out
@@ -119,8 +119,8 @@ func TestProxyToPods(t *testing.T) {
 	}
 	k.ok(t, "run web --image=host --labels=app=web --port="+port+" --command -- sleep 1000")
 	k.ok(t, "expose pod web --port=80 --target-port="+port)
-	k.ok(t, "wait --for=condition=Ready pod/web --timeout=60s")
-	k.ok(t, "wait --for=jsonpath={.subsets[0].addresses[0].targetRef.name}=web endpoints/web --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/web --timeout=2m")
+	k.ok(t, "wait --for=jsonpath={.subsets[0].addresses[0].targetRef.name}=web endpoints/web --timeout=2m")
 	root := "/api/v1/namespaces/" + k.namespace
 	k.tour(t, []step{
 		{line: "get --raw " + root + "/pods/web/proxy/a/b?x=y", want: []string{`^GET /a/b\?x=y 0$`}},
@@ -189,7 +189,7 @@ func TestPortForward(t *testing.T) {
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	k.ok(t, "run web --image=host --command -- sleep 1000")
-	k.ok(t, "wait --for=condition=Ready pod/web --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/web --timeout=2m")
 	for _, websockets := range []string{"true", "false"} {
 		k.env = append(k.env, "KUBECTL_PORT_FORWARD_WEBSOCKETS="+websockets)
 		cmd := k.command(t, []string{"port-forward", "pod/web", ":" + port, ":1"})
@@ -273,8 +273,8 @@ spec:
 `
 	long := strings.Repeat("x", 40_000) // In several pieces, as the runtime writes it.
 	k.tour(t, []step{{line: "apply -f -", stdin: manifest}})
-	k.ok(t, "wait --for=condition=Ready pod/many --timeout=60s")
-	k.ok(t, "wait --for=jsonpath={.status.phase}=Succeeded pod/done --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/many --timeout=2m")
+	k.ok(t, "wait --for=jsonpath={.status.phase}=Succeeded pod/done --timeout=2m")
 	eventually(t, "everybody has spoken", func() (bool, string) {
 		return strings.HasSuffix(k.ok(t, "logs many -c b --tail=1"), "end\n") &&
 			strings.HasSuffix(k.ok(t, "logs many -c a"), "a3\n") && k.ok(t, "logs waits -c init") == "waits\n", ""

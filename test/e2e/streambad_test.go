@@ -51,7 +51,7 @@ func (c *cluster) socket(t *testing.T, namespace, rest, protocol string) *websoc
 func (k *kubectl) sleeper(t *testing.T, name string) {
 	t.Helper()
 	k.ok(t, "run "+name+" --image=host --command -- sleep 1000")
-	k.ok(t, "wait --for=condition=Ready pod/"+name+" --timeout=60s")
+	k.ok(t, "wait --for=condition=Ready pod/"+name+" --timeout=2m")
 }
 
 // A command that floods a client which reads nothing waits for it: what is on its way is bounded, the server's memory

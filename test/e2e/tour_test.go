@@ -18,7 +18,7 @@ func TestTour(t *testing.T) {
 
 	k.tour(t, []step{
 		{line: "apply -f " + hello, want: []string{`^pod/hello created$`}},
-		{line: "wait --for=condition=Ready pod/hello --timeout=40s", want: []string{`^pod/hello condition met$`}},
+		{line: "wait --for=condition=Ready pod/hello --timeout=2m", want: []string{`^pod/hello condition met$`}},
 		{line: "apply -f " + hello, want: []string{`^pod/hello unchanged$`}},
 		{line: "get pods", want: []string{`^NAME +READY +STATUS +RESTARTS +AGE$`, `^hello +1/1 +Running +0 +\d+s$`}},
 		{line: "get pods -o wide", want: []string{
@@ -74,7 +74,7 @@ func TestTour(t *testing.T) {
 
 	followed, followEnd := k.background(t, "logs -f hello")
 	followed.waitFor(t, `hello 2 from hello`)
-	waited, waitEnd := k.background(t, "wait --for=delete pod/hello --timeout=40s")
+	waited, waitEnd := k.background(t, "wait --for=delete pod/hello --timeout=2m")
 	// The process gets its TERM, says goodbye and exits: the grace of 30 s is an upper bound.
 	k.tour(t, []step{{line: "delete pod hello", want: []string{`^pod "hello" deleted from ` + k.namespace +
 		` namespace$`}}})
@@ -106,7 +106,7 @@ func TestGreeting(t *testing.T) {
 	}
 	k.tour(t, []step{
 		{line: "apply -f " + file, want: []string{`^configmap/greeting created$`, `^pod/greeter created$`}},
-		{line: "wait --for=condition=Ready pod/greeter --timeout=40s"},
+		{line: "wait --for=condition=Ready pod/greeter --timeout=2m"},
 	})
 	until("logs greeter --tail=1", `^Hello$`)
 	k.tour(t, []step{{line: `patch configmap greeting -p '{"data": {"text": "Good evening"}}'`,
@@ -227,9 +227,9 @@ func TestNodeCommands(t *testing.T) {
 		{line: "taint nodes alpha team=red:NoExecute --dry-run=server", want: []string{
 			`^node/alpha tainted$`,
 		}},
-		{line: "wait --for=condition=Ready pod/waits --timeout=40s", want: []string{`condition met`}},
+		{line: "wait --for=condition=Ready pod/waits --timeout=2m", want: []string{`condition met`}},
 		{line: "describe node alpha", want: []string{`default +waits`, `^Non-terminated Pods: +\(1 in total\)$`}},
-		{line: "drain alpha --force --timeout=40s", want: []string{`^pod/waits evicted$`, `^node/alpha drained$`}},
+		{line: "drain alpha --force --timeout=2m", want: []string{`^pod/waits evicted$`, `^node/alpha drained$`}},
 	})
 }
 
