@@ -26,7 +26,7 @@ func TestDaemonSet(t *testing.T) {
 	k := c.kubectl(t, "default")
 	nodes := strings.Fields(k.ok(t, "get nodes -o name"))
 	name := func(i int) string { return strings.TrimPrefix(nodes[i], "node/") }
-	const done, updated = `daemon set "agent" successfully rolled out`, `^agent +3 +3 +3 +3 +3 +<none> +\d+s`
+	const done, updated = `daemon set "agent" successfully rolled out`, `^agent +3 +3 +3 +3 +3 +<none> +[\dms]+`
 	k.tour(t, []step{
 		{line: "apply -f -", stdin: daemons, want: []string{`^daemonset.apps/agent created$`}},
 		{line: "rollout status daemonset/agent --timeout=2m", want: []string{done}},

@@ -18,8 +18,8 @@ func TestPriorityClasses(t *testing.T) {
 	k.tour(t, []step{
 		{line: "get priorityclasses", want: []string{
 			`^NAME +VALUE +GLOBAL-DEFAULT +AGE +PREEMPTIONPOLICY$`,
-			`^system-cluster-critical +2000000000 +false +\d+s +PreemptLowerPriority$`,
-			`^system-node-critical +2000001000 +false +\d+s +PreemptLowerPriority$`,
+			`^system-cluster-critical +2000000000 +false +[\dms]+ +PreemptLowerPriority$`,
+			`^system-node-critical +2000001000 +false +[\dms]+ +PreemptLowerPriority$`,
 		}},
 		{line: "api-resources --api-group=scheduling.k8s.io",
 			want: []string{`^priorityclasses +pc +scheduling\.k8s\.io/v1 +false +PriorityClass$`}},
@@ -28,7 +28,7 @@ func TestPriorityClasses(t *testing.T) {
 		{line: "create priorityclass high --value=1000 --description=important --preemption-policy=Never", want: []string{
 			`^priorityclass\.scheduling\.k8s\.io/high created$`,
 		}},
-		{line: "get pc high", want: []string{`^high +1000 +false +\d+s +Never$`}},
+		{line: "get pc high", want: []string{`^high +1000 +false +[\dms]+ +Never$`}},
 		{line: "describe pc high", want: []string{
 			`^Name: +high$`, `^Value: +1000$`, `^GlobalDefault: +false$`, `^PreemptionPolicy: +Never$`,
 			`^Description: +important$`,

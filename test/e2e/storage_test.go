@@ -50,15 +50,15 @@ func TestStorage(t *testing.T) {
 			`^persistentvolume/disk unchanged$`, `^persistentvolumeclaim/data unchanged$`}},
 		{line: "get sc", want: []string{
 			`^NAME +PROVISIONER +RECLAIMPOLICY +VOLUMEBINDINGMODE +ALLOWVOLUMEEXPANSION +AGE$`,
-			`^local \(default\) +kubernetes.io/no-provisioner +Delete +WaitForFirstConsumer +false +\d+s$`,
+			`^local \(default\) +kubernetes.io/no-provisioner +Delete +WaitForFirstConsumer +false +[\dms]+$`,
 		}},
 		{line: "get pv", want: []string{
 			`^NAME +CAPACITY +ACCESS MODES +RECLAIM POLICY +STATUS +CLAIM +STORAGECLASS +VOLUMEATTRIBUTESCLASS +REASON +AGE$`,
-			`^disk +1Gi +RWO,RWX +Retain +(Pending|Available) +local +<unset> +\d+s$`,
+			`^disk +1Gi +RWO,RWX +Retain +(Pending|Available) +local +<unset> +[\dms]+$`,
 		}},
 		{line: "get pvc -o wide", want: []string{
 			`^NAME +STATUS +VOLUME +CAPACITY +ACCESS MODES +STORAGECLASS +VOLUMEATTRIBUTESCLASS +AGE +VOLUMEMODE$`,
-			`^data +Pending +local +<unset> +\d+s +Filesystem$`,
+			`^data +Pending +local +<unset> +[\dms]+ +Filesystem$`,
 		}},
 		{line: "describe sc local", want: []string{`^IsDefaultClass: +Yes$`, `^VolumeBindingMode: +WaitForFirstConsumer$`}},
 		{line: "describe pv disk", want: []string{`^Finalizers: +\[kubernetes.io/pv-protection\]$`,

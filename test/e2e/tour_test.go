@@ -20,7 +20,7 @@ func TestTour(t *testing.T) {
 		{line: "apply -f " + hello, want: []string{`^pod/hello created$`}},
 		{line: "wait --for=condition=Ready pod/hello --timeout=2m", want: []string{`^pod/hello condition met$`}},
 		{line: "apply -f " + hello, want: []string{`^pod/hello unchanged$`}},
-		{line: "get pods", want: []string{`^NAME +READY +STATUS +RESTARTS +AGE$`, `^hello +1/1 +Running +0 +\d+s$`}},
+		{line: "get pods", want: []string{`^NAME +READY +STATUS +RESTARTS +AGE$`, `^hello +1/1 +Running +0 +[\dms]+$`}},
 		{line: "get pods -o wide", want: []string{
 			`^NAME +READY +STATUS +RESTARTS +AGE +IP +NODE +NOMINATED NODE +READINESS GATES$`,
 			`^hello +1/1 +Running .*<none> +<none>$`,
@@ -129,7 +129,7 @@ func TestChangesFromFiles(t *testing.T) {
 			want: []string{`^error: failed to create configmap: configmaps "settings" already exists$`}, code: 1},
 		{line: "get configmap settings -o 'jsonpath={.data.color}'", want: []string{`^red$`}},
 		{line: "create serviceaccount robot", want: []string{`^serviceaccount/robot created$`}},
-		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +\d+s`,
+		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +[\dms]+`,
 			`^serviceaccount/default `}},
 	})
 	manifest := k.ok(t, "get configmap settings -o yaml")
@@ -204,7 +204,7 @@ func TestNodeCommands(t *testing.T) {
 	c := newCluster(t, "--node-name", "alpha")
 	k := c.kubectl(t, "default")
 	k.tour(t, []step{
-		{line: "get nodes", want: []string{`^NAME +STATUS +ROLES +AGE +VERSION$`, `^alpha +Ready +<none> +\d+s +\S+$`}},
+		{line: "get nodes", want: []string{`^NAME +STATUS +ROLES +AGE +VERSION$`, `^alpha +Ready +<none> +[\dms]+ +\S+$`}},
 		{line: "get nodes -o wide", want: []string{`INTERNAL-IP`, `host://`}},
 		{line: "describe node alpha", want: []string{
 			`^Name: +alpha$`, `kubernetes.io/hostname=alpha`, `kubernetes.io/os=linux`, `^  Ready +True .*KubeletReady`,

@@ -52,8 +52,8 @@ func TestWorkloads(t *testing.T) {
 		{line: "wait --for=jsonpath={.status.readyReplicas}=2 rs/set --timeout=2m", want: []string{`condition met`}},
 		{line: "wait --for=jsonpath={.status.readyReplicas}=1 rc/old --timeout=2m", want: []string{`condition met`}},
 		{line: "get all", want: []string{
-			`^deployment.apps/web +3/3 +3 +3 +\d+s$`, `^replicaset.apps/set +2 +2 +2 +\d+s$`,
-			`^replicaset.apps/web-[a-z0-9]+ +3 +3 +3 +\d+s$`, `^replicationcontroller/old +1 +1 +1 +\d+s$`,
+			`^deployment.apps/web +3/3 +3 +3 +[\dms]+$`, `^replicaset.apps/set +2 +2 +2 +[\dms]+$`,
+			`^replicaset.apps/web-[a-z0-9]+ +3 +3 +3 +[\dms]+$`, `^replicationcontroller/old +1 +1 +1 +[\dms]+$`,
 			`^pod/web-[a-z0-9]+-[a-z0-9]{5} +1/1 +Running`, `^pod/old-[a-z0-9]{5} +1/1 +Running`,
 		}},
 		{line: "get deploy web -o wide", want: []string{
