@@ -41,10 +41,14 @@ func TestEndpoints(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	k.tour(t, []step{
 		{line: "apply -f -", stdin: servicesOfPods, want: []string{`^service/web created$`, `^endpoints/db created$`}},
-		{line: "wait --for=jsonpath={.subsets[0].addresses[0].targetRef.name}=web endpoints/web --timeout=2m",
-			want: []string{`condition met`}},
-		{line: "wait --for=jsonpath={.endpoints[0].conditions.ready}=true endpointslices --all --timeout=2m",
-			want: []string{`/web-[a-z0-9]{5} condition met`, `/db-[a-z0-9]{5} condition met`}},
+	})
+	// kubectl wait fails for what is not there yet.
+	k.until(t, "get endpoints web -o jsonpath={.subsets[0].addresses[0].targetRef.name}", `web$`)
+	for _, service := range []string{"web", "db"} {
+		k.until(t, "get endpointslices -l kubernetes.io/service-name="+service+
+			" -o jsonpath={.items[*].endpoints[*].conditions.ready}", `^true$`)
+	}
+	k.tour(t, []step{
 		{line: "get endpointslices", want: []string{`^NAME +ADDRESSTYPE +PORTS +ENDPOINTS +AGE$`,
 			`^web-[a-z0-9]{5} +IPv4 +8080 +[0-9.]+ +[\dms]+$`, `^db-[a-z0-9]{5} +IPv4 +5432 +192\.0\.2\.7 +[\dms]+$`}},
 		{line: "get ep", want: []string{

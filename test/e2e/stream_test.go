@@ -120,7 +120,7 @@ func TestProxyToPods(t *testing.T) {
 	k.ok(t, "run web --image=host --labels=app=web --port="+port+" --command -- sleep 1000")
 	k.ok(t, "expose pod web --port=80 --target-port="+port)
 	k.ok(t, "wait --for=condition=Ready pod/web --timeout=2m")
-	k.ok(t, "wait --for=jsonpath={.subsets[0].addresses[0].targetRef.name}=web endpoints/web --timeout=2m")
+	k.until(t, "get endpoints web -o jsonpath={.subsets[0].addresses[0].targetRef.name}", `web$`)
 	root := "/api/v1/namespaces/" + k.namespace
 	k.tour(t, []step{
 		{line: "get --raw " + root + "/pods/web/proxy/a/b?x=y", want: []string{`^GET /a/b\?x=y 0$`}},
@@ -275,10 +275,9 @@ spec:
 	k.tour(t, []step{{line: "apply -f -", stdin: manifest}})
 	k.ok(t, "wait --for=condition=Ready pod/many --timeout=2m")
 	k.ok(t, "wait --for=jsonpath={.status.phase}=Succeeded pod/done --timeout=2m")
-	eventually(t, "everybody has spoken", func() (bool, string) {
-		return strings.HasSuffix(k.ok(t, "logs many -c b --tail=1"), "end\n") &&
-			strings.HasSuffix(k.ok(t, "logs many -c a"), "a3\n") && k.ok(t, "logs waits -c init") == "waits\n", ""
-	})
+	k.until(t, "logs many -c b --tail=1", `end\n$`)
+	k.until(t, "logs many -c a", `a3\n$`)
+	k.until(t, "logs waits -c init", `^waits\n$`)
 	k.tour(t, []step{
 		{line: "logs many --all-containers --prefix", want: []string{
 			`^\[pod/many/init\] first$`, `^\[pod/many/a\] a3$`,
