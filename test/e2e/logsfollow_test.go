@@ -109,7 +109,8 @@ echo last words $i; exit 1`)
 			t.Fatalf("line %d is %q, want %q", i, line, want)
 		}
 	}
-	k.until(t, "get pod restarts -o jsonpath={.status.containerStatuses[0].restartCount}", `^1$`)
+	k.until(t, "get pod restarts -o 'jsonpath={.status.containerStatuses[0].restartCount} "+
+		"{.status.containerStatuses[0].state.running.startedAt}'", `^1 \d`)
 	again, _ := k.background(t, "logs -f restarts")
 	again.waitFor(t, `^second\n$`)
 	if previous := k.ok(t, "logs restarts --previous"); previous != out.String() {

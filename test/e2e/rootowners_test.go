@@ -80,9 +80,7 @@ key
 			if out != want {
 				t.Errorf("the files of a container are\n%s\nwant\n%s", out, want)
 			}
-			if out := k.ok(t, "logs as1000"); out != "closed\nno\nwritten\n" {
-				t.Errorf("a container of user 1000 says %q", out)
-			}
+			k.until(t, "logs as1000", `^closed\nno\nwritten\n$`)
 			copies := len(globbed(t, filepath.Join(u.images, "roots", "*", "copy")))
 			if want := map[string]int{"overlay": 0, "copies": 2}[name]; copies != want {
 				t.Errorf("%d containers have a copy, want %d", copies, want)

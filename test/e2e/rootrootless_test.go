@@ -76,9 +76,10 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 		says(on(far), "192.0.2.1 "+port, "020200C0") // 192.0.2.2, as /proc/net/tcp has it
 		const api = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && " +
 			"test -s /run/secrets/kubernetes.io/serviceaccount/token && echo open"
-		if out := inPod(strings.ReplaceAll(api, "/run/", "/var/run/")); out != "open\n" {
-			t.Errorf("the API from a pod: %q", out)
-		}
+		eventually(t, "a pod reaches the API", func() (bool, string) {
+			out := inPod(strings.ReplaceAll(api, "/run/", "/var/run/"))
+			return out == "open\n", out
+		})
 		forwarded, end := k.forward(t, "pod/client", 7000)
 		says(on(m), "127.0.0.1 "+forwarded, "client")
 		end()
@@ -161,9 +162,7 @@ func TestRootUserIDs(t *testing.T) {
 		t.Fatal(out)
 	}
 	k.ok(t, "wait --for=condition=Ready pod/many pod/nobody --timeout=2m")
-	if out := k.ok(t, "logs nobody"); out != "uid=1000 gid=1000 groups=1000\n" {
-		t.Errorf("a container whose image has a user runs as %q", out)
-	}
+	k.until(t, "logs nobody", `^uid=1000 gid=1000 groups=1000\n$`)
 	out, _ := k.run(t, "", "exec", "many", "--", "sh", "-c", "stat -c %u:%g /tmp/d /e/d; cat /proc/self/setgroups; id -G")
 	if out != "101:102\n7:8\nallow\n0\n" {
 		t.Errorf("the files and groups of a container: %q", out)
