@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,25 @@ func copyAll(t *testing.T, from string) string {
 	return to
 }
 
+// copyRunning copies the data directory of a server that runs, as a snapshot of the disk would: nothing is written
+// meanwhile. Of a database that is being written, a copy made file by file may be none.
+func (c *cluster) copyRunning(t *testing.T) string {
+	t.Helper()
+	c.signal(t, syscall.SIGSTOP)
+	defer c.signal(t, syscall.SIGCONT)
+	eventually(t, "all threads are stopped", func() (bool, string) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.proc.Pid))
+		for _, thread := range threads {
+			text, err := os.ReadFile(thread)
+			if _, state, _ := strings.Cut(string(text), ") "); err != nil || !strings.HasPrefix(state, "T") {
+				return false, fmt.Sprint(string(text), err)
+			}
+		}
+		return len(threads) > 0, ""
+	})
+	return copyAll(t, c.dir)
+}
+
 func look(t *testing.T, p pods, name string) *corev1.Pod {
 	t.Helper()
 	got, err := p.Get(t.Context(), name, metav1.GetOptions{})
@@ -76,7 +96,7 @@ func TestCopiedDirectory(t *testing.T) {
 	pods.run(t, counted(b))
 	b.pid(t, "pid")
 
-	live := copyAll(t, c.dir)
+	live := c.copyRunning(t)
 	c.signal(t, syscall.SIGTERM)
 	c.waitExit(t)
 	still := copyAll(t, c.dir)
@@ -187,7 +207,7 @@ func TestCopyOfSimulatedNodes(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		c.pods(t, "default").run(t, sleeper(name))
 	}
-	d := startIn(t, copyAll(t, c.dir), args...)
+	d := startIn(t, c.copyRunning(t), args...)
 	if out := d.stdout.String(); !strings.Contains(out, "Monoplane is ready") {
 		t.Errorf("the copy says:\n%s", out)
 	}
@@ -202,7 +222,7 @@ func TestCopyOfSimulatedNodes(t *testing.T) {
 		t.Errorf("the original's pod: %+v", p.Status)
 	}
 	// Real pods on a node that was simulated are another matter.
-	r := startCopy(t, copyAll(t, c.dir), "--node-name", "n-0")
+	r := startCopy(t, c.copyRunning(t), "--node-name", "n-0")
 	if out := r.stdout.String(); strings.Contains(out, "ready") || !strings.Contains(out, confirmation) {
 		t.Errorf("a copy with the runtime host says:\n%s", out)
 	}
