@@ -22,7 +22,7 @@ func TestRootBadDisk(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			c := startIn(t, smallDisk(t, 384, tc.options)+"/data", "--eviction-hard", tc.threshold,
-				"--eviction-pressure-transition-period", "1s")
+				"--eviction-pressure-transition-period", "10s")
 			p := c.pods(t, "default")
 			before := p.run(t, sleeper("neighbour"))
 			greedy := podOf("greedy", tc.script)

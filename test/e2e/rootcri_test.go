@@ -284,13 +284,13 @@ func (c onContainerd) images(t *testing.T) {
 	}
 	waits("never", "ErrImageNeverPull", "localhost/absent:1")
 	waits("name", "InvalidImageName", "localhost/UPPER:1")
-	waits("absent", "ErrImagePull", "connection refused")
+	c.told(t, "absent", "Failed", "connection refused")
 	end := c.untilPhase(t, "command", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
 	if end == nil || end.Reason != "StartError" || end.ExitCode != 128 ||
 		!strings.Contains(end.Message, "/no/such/program") {
 		t.Errorf("a command that does not exist: %+v", end)
 	}
-	waits("absent", "ImagePullBackOff", nobody)
+	waits("absent", "ImagePullBackOff", `"`+nobody+`": ErrImagePull: `)
 }
 
 // spec: CTR-5, CTR-10
@@ -352,7 +352,7 @@ func (c onContainerd) serverIsKilled(t *testing.T) {
 	c.run(t, withRestart(boxed("runs", countsBox), corev1.RestartPolicyAlways))
 	ends := c.run(t, boxed("ends", `trap 'echo last words; exit 42' TERM; echo trapped; while :; do sleep 0.05; done`))
 	c.untilTrapped(t, "ends")
-	stops := c.run(t, withGrace(boxed("stops", stubbornBox), 4))
+	stops := c.run(t, withGrace(boxed("stops", stubbornBox), 10))
 	vanishes := c.run(t, withGrace(boxed("vanishes", stubbornBox), 600))
 	endsPid, stopsPid, vanishesPid := c.runtime.pid(t, ends), c.runtime.pid(t, stops), c.runtime.pid(t, vanishes)
 	c.delete(t, "stops", -1)

@@ -130,11 +130,11 @@ func (c onContainerd) pullCredentials(t *testing.T) {
 	c.create(t, pod("pull-without", box, corev1.PullIfNotPresent, ""))
 	c.create(t, pod("pull-wrong", box, corev1.PullIfNotPresent, "wrong"))
 	c.create(t, pod("pull-absent", "/absent:1", corev1.PullIfNotPresent, "right-1"))
-	c.waits(t, "pull-without", "ErrImagePull", "401 Unauthorized")
-	c.waits(t, "pull-wrong", "ErrImagePull", "401 Unauthorized")
-	c.waits(t, "pull-absent", "ErrImagePull", "not found")
-	for _, name := range []string{"pull-without", "pull-wrong", "pull-absent"} {
-		c.waits(t, name, "ImagePullBackOff", "Back-off pulling image")
+	for name, why := range map[string]string{"pull-without": "401 Unauthorized", "pull-wrong": "401 Unauthorized",
+		"pull-absent": "not found"} {
+		c.told(t, name, "Failed", why)
+		// Of the first attempt alone the reason is ErrImagePull.
+		c.waits(t, name, "ImagePullBackOff", ": ErrImagePull: ")
 	}
 }
 

@@ -34,7 +34,7 @@ func TestKillAndAdopt(t *testing.T) {
 	before := p.run(t, withRestart(podOf("runs", runs.sh(counts)), corev1.RestartPolicyAlways))
 	p.run(t, podOf("ends", ends.sh(
 		`echo $$ >BOX/pid; while [ ! -e BOX/go ]; do sleep 0.05; done; echo last words; exit 42`)))
-	stopping := p.run(t, withGrace(podOf("stops", stops.sh(stubborn)), 4))
+	stopping := p.run(t, withGrace(podOf("stops", stops.sh(stubborn)), 10))
 	vanishes := newBox(t)
 	p.run(t, withGrace(podOf("vanishes", vanishes.sh(stubborn)), 600))
 	runsPid, endsPid, stopsPid, vanishesPid := runs.pid(t, "pid"), ends.pid(t, "pid"), stops.pid(t, "pid"),
@@ -71,8 +71,8 @@ func TestKillAndAdopt(t *testing.T) {
 	}
 
 	p.untilGone(t, stopping)
-	if took := time.Since(began); took < 4*time.Second {
-		t.Errorf("the termination ended after %v, want its whole grace of 4 s", took)
+	if took := time.Since(began); took < 10*time.Second {
+		t.Errorf("the termination ended after %v, want its whole grace of 10 s", took)
 	}
 	if alive(stopsPid) {
 		t.Error("the terminated pod's process still runs")
