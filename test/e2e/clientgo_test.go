@@ -80,6 +80,7 @@ func TestTypedClients(t *testing.T) {
 			if err != nil || patched.Labels["stale"] != "" {
 				t.Errorf("patch: %v, %v", patched, err)
 			}
+			patched.ResourceVersion = "" // The agent may have written the status meanwhile.
 			patched.Spec.Containers[0].Command = []string{"other"}
 			if _, err := p.Update(ctx, patched, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) { // spec: OBJ-10
 				t.Errorf("change of a command: %v", err)
@@ -133,6 +134,10 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	c := shared(t)
 	ctx, maps := t.Context(), c.client(t).CoreV1().ConfigMaps(c.namespace(t))
+	eventually(t, "what a namespace is given", func() (bool, string) {
+		_, err := maps.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
 	for i := range 5 {
 		if _, err := maps.Create(ctx, configMap(fmt.Sprintf("m%d", i), fmt.Sprint(i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -113,10 +113,11 @@ func TestCannotStart(t *testing.T) {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "host")
 	})
+	// Events may come after the status.
+	k.until(t, "describe pod missing", `Warning +Failed .*command "/does/not/exist" does not exist`)
+	k.until(t, "describe pod image", `Warning +Failed .*image "nginx:1" .*only the image "host"`)
 	k.tour(t, []step{
-		{line: "describe pod missing", want: []string{`Warning +Failed .*command "/does/not/exist" does not exist`}},
 		{line: "get pod missing", want: []string{`StartError`}},
-		{line: "describe pod image", want: []string{`Warning +Failed .*image "nginx:1" .*only the image "host"`}},
 		{line: "get pod image", want: []string{`^image +0/1 +(ErrImagePull|ImagePullBackOff) +0 `}},
 		{line: "logs image", want: []string{`container "main" in pod "image" is waiting to start`}, code: 1},
 		{line: "delete pod image missing"},

@@ -62,9 +62,7 @@ func TestRootImagesAndNetwork(t *testing.T) {
 	ask(onMachine, ip+" 80")
 	ask(onMachine, "127.0.0.1 "+port)
 	const api = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open"
-	if out := inPod(api); out != "open\n" {
-		t.Errorf("the API from a pod: %q", out)
-	}
+	eventually(t, "a pod reaches the API", func() (bool, string) { out := inPod(api); return out == "open\n", out })
 
 	// What somebody takes away on the machine is there again after a heartbeat.
 	m.run(t, "ip", "route", "flush", "proto", "109")
