@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // serveVariable has this program serve HTTP, as a pod, at the address that it says.
@@ -25,12 +28,23 @@ const serveVariable = "E2E_SERVE_HTTP"
 func serveHTTP(address string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s := &http.Server{Addr: address, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
+	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { // The test holds the port.
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(err, failed)
+	}}
+	l, err := shared.Listen(ctx, "tcp4", address)
+	if err != nil {
+		return err
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "%s %s %s\n", os.Getenv("POD_NAME"), r.Host, r.Header.Get("X-Forwarded-Proto"))
 		})}
 	failed := make(chan error, 1)
-	go func() { failed <- s.ListenAndServe() }()
+	go func() { failed <- s.Serve(l) }()
 	select {
 	case err := <-failed:
 		return err
@@ -41,17 +55,6 @@ func serveHTTP(address string) error {
 	}
 }
 
-// freePort returns a port that nobody uses now.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // server returns a pod that serves HTTP at a port of its own, which is named http.
 func server(t *testing.T, name string) string {
 	t.Helper()
@@ -59,7 +62,7 @@ func server(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := heldPort(t)
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod

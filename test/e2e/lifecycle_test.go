@@ -41,9 +41,19 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// served returns the scenario with a port for what its containers serve. The test holds the port without listening at
-// it, so that nobody else gets it, and shares it with who asks for that, as program act does.
+// served returns the scenario with a port for what its containers serve.
 func served(t *testing.T, s *lifecycle.Scenario) *lifecycle.Scenario {
+	t.Helper()
+	filled, err := s.Filled(lifecycle.Placeholders{Served: heldPort(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filled
+}
+
+// heldPort returns a port that the test holds without listening at it, so that nobody else gets it, and shares with who
+// asks for that, as program act does.
+func heldPort(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -58,13 +68,7 @@ func served(t *testing.T, s *lifecycle.Scenario) *lifecycle.Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled, err := s.Filled(lifecycle.Placeholders{
-		Served: at.(*unix.SockaddrInet4).Port, //nolint:forcetypeassert // as it was bound
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filled
+	return at.(*unix.SockaddrInet4).Port //nolint:forcetypeassert // as it was bound
 }
 
 // newJournal makes the file in which processes of any user leave their marks.
