@@ -21,8 +21,8 @@ import (
 // grace is what pods that ignore the stop signal get, and slack what the journal's resolution and a busy machine may
 // take off it when it is measured.
 const (
-	grace = 2 * time.Second
-	slack = 500 * time.Millisecond
+	grace = 4 * time.Second
+	slack = 1500 * time.Millisecond
 )
 
 // What the name of a pod says about it: the part before the dash is its behaviour.
@@ -203,10 +203,10 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing":       {fate{}, nil, nil, true},
 		"runs":          {fate{}, []entry{at(started, a, 0)}, map[process]bool{a: true}, true},
-		"had its grace": {deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(breathed, a, 2.9)}, nil, true},
-		"cut short":     {deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(breathed, a, 2)}, nil, false},
+		"had its grace": {deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(breathed, a, 4.9)}, nil, true},
+		"cut short":     {deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(breathed, a, 3)}, nil, false},
 		"stopped twice": {
-			deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(stopped, a, 2.5), at(breathed, a, 2.9)}, nil, true,
+			deleting, []entry{at(started, a, 0), at(stopped, a, 1), at(stopped, a, 4.5), at(breathed, a, 4.9)}, nil, true,
 		},
 		"killed at once":   {deleting, []entry{at(started, a, 0)}, nil, false},
 		"killed by us":     {fate{sick: true}, []entry{at(started, a, 0)}, nil, true},
