@@ -125,8 +125,6 @@ func (a *attacker) open(stream uint32, path string, fields int, more ...hpack.He
 func TestUnauthenticatedMemory(t *testing.T) {
 	const bound = 150 << 20
 	c := newCluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	admin := c.http(t)
 	for api, address := range c.addresses(t) {
 		path := map[string]string{"REST": "/api/v1/namespaces/default/pods", "gRPC": "/monoplane.core.v1.Pods/Create"}[api]
@@ -203,6 +201,8 @@ func TestUnauthenticatedMemory(t *testing.T) {
 			}, true},
 		} {
 			t.Run(api+"/"+x.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
 				c.forgetPeak(t)
 				before, _ := c.memory(t)
 				var wg sync.WaitGroup
