@@ -10,7 +10,7 @@ import (
 )
 
 // quickly makes a server notice lost nodes soon, on a slow machine too.
-var quickly = []string{"--node-monitor-grace-period", "5s", "--node-monitor-period", "500ms"}
+var quickly = []string{"--node-monitor-grace-period", "10s", "--node-monitor-period", "500ms"}
 
 // node runs `monoplane node` and returns what it says.
 func (c *cluster) node(t *testing.T, action, name string) string {
