@@ -113,12 +113,25 @@ func attachTo(t *testing.T, k *kubectl) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	say := everySecond(in, "me\n") // Again: what is said before kubectl has attached may get lost.
 	eventually(t, "the first process has heard and answered", func() (bool, string) {
-		_, _ = io.WriteString(in, "me\n") // Again: what is said before kubectl has attached may get lost.
+		say()
 		return strings.Contains(out.String(), "got me\n"), out.String()
 	})
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // Killed.
+}
+
+// everySecond returns what says something, but not again within a second: a busy machine would be left with thousands
+// of lines that a shell has yet to read.
+func everySecond(to io.Writer, text string) (say func()) {
+	var last time.Time
+	return func() {
+		if time.Since(last) > time.Second {
+			last = time.Now()
+			_, _ = io.WriteString(to, text) // Who does not hear it is told again.
+		}
+	}
 }
 
 // forwardTo reaches a port that is on a pod's loopback alone.
@@ -197,9 +210,10 @@ func terminalIn(t *testing.T, k *kubectl, args []string) {
 	}()
 	sized := func(want string) {
 		t.Helper()
+		// Again, since what is said before kubectl has attached may get lost, and the size comes by itself.
+		say := everySecond(master, "busybox stty size\n")
 		eventually(t, strings.Join(args, " ")+" has a terminal of "+want, func() (bool, string) {
-			// Again, since what is said before kubectl has attached may get lost, and the size comes by itself.
-			_, _ = io.WriteString(master, "busybox stty size\n")
+			say()
 			return strings.Contains(out.String(), "\n"+want+"\r\n"), fmt.Sprintf("%q", out.String())
 		})
 	}
