@@ -51,8 +51,8 @@ func served(t *testing.T, s *lifecycle.Scenario) *lifecycle.Scenario {
 	return filled
 }
 
-// heldPort returns a port that the test holds without listening at it, so that nobody else gets it, and shares with who
-// asks for that, as program act does.
+// heldPort returns a port that the test holds without listening at it, so that nobody else gets it, and shares with
+// who asks for that, as program act does.
 func heldPort(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
