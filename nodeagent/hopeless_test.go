@@ -87,6 +87,11 @@ func TestHopeless(t *testing.T) {
 				if s.GetReason() != c.reason || (c.reason == "") != (s.GetMessage() == "") {
 					t.Errorf("status: %v", s)
 				}
+				// kubectl shows what a container says before what the pod does.
+				ended := s.GetContainerStatuses()[0].GetState().GetTerminated()
+				if c.reason == "CreateContainerError" && (ended.GetReason() != c.reason || ended.GetMessage() == "") {
+					t.Errorf("its container has ended with %v", ended)
+				}
 				w.delete("a", -1)
 				time.Sleep(time.Minute)
 				if w.get("a") != nil {

@@ -153,9 +153,13 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 		s.State.Waiting, s.LastState.Terminated = wait, m.terminated(&c.Instance)
 	default:
 		if ends && m.missed(i) {
-			s.State.Terminated = &corev1.ContainerStateTerminated{
+			t := &corev1.ContainerStateTerminated{
 				ExitCode: lostCode, Reason: lostReason, Message: lostMessage + " when the pod was terminated",
 			}
+			if c.waiting != "" && c.waiting == m.end.reason { // It is why the pod has failed.
+				t.Reason, t.Message = c.waiting, c.message
+			}
+			s.State.Terminated = t
 			break
 		}
 		s.State.Waiting = m.waiting(i)
