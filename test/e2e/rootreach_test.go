@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,6 +124,18 @@ func TestRootReach(t *testing.T) {
 				_, out := fromFar("8088")()
 				return strings.Contains(out, "refused"), out
 			})
+
+			// Each attempt to make the pod has another sandbox, but says the same: one event, which is counted.
+			taken, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", ":8088") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer taken.Close()
+			apply(strings.ReplaceAll(hostPortManifest, "NAME", "third"))
+			k.until(t, "describe pod third", `FailedCreatePodSandBox +\S+ \(x[2-9] over .*: the host port 8088: .*already in use\n`)
+			taken.Close()
+			k.ok(t, "wait --for=condition=Ready pod/third --timeout=60s")
+			k.ok(t, "delete pod third --timeout=60s")
 			u.down(t)
 		})
 	}

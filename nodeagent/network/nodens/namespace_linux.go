@@ -282,7 +282,7 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 	_, _, err := n.helper.call(ctx, &wire.Request{Attach: &wire.Attach{Sandbox: sandbox, PodRanges: n.cfg.PodRanges,
 		Addresses: cfg.Addresses, MTU: mtu, Segment: n.segment, Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
 	if err != nil {
-		return Attachment{}, fmt.Errorf("the sandbox %s cannot be connected: %w", sandbox, err)
+		return Attachment{}, fmt.Errorf("the sandbox cannot be connected: %w", err)
 	}
 	if err := n.serveHostPorts(sandbox, cfg); err != nil {
 		return Attachment{}, err

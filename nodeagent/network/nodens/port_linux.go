@@ -289,7 +289,7 @@ func (n *Namespace) serveHostPorts(sandbox string, cfg AttachConfig) error {
 			for _, p := range kept {
 				_ = p.Close()
 			}
-			return fmt.Errorf("the host port %d of the sandbox %s: %w", h.Host.Port(), sandbox, err)
+			return fmt.Errorf("the host port %d: %w", h.Host.Port(), err)
 		}
 		kept = append(kept, p)
 	}

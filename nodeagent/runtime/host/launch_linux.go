@@ -90,14 +90,16 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 			Hostname: ownHostname(sb.rec.config), NoView: noView}
 		r.namespacesOf(sb, &init)
 		var h *shimwire.HelloReply
-		if h, err = conn.hello(ctx, shimwire.Init, init.Encode()); err == nil {
+		if h, err = conn.hello(ctx, shimwire.Init, init.Encode()); err != nil {
+			err = fmt.Errorf("the new shim does not work: %w (its log: %s)", err, tail(log.Name()))
+		} else {
 			r.noteShim(sb, h)
 			err = r.join(ctx, sb, h)
 		}
 	}
 	if err != nil {
 		conn.conn.Close()
-		return nil, r.endUnborn(proc), fmt.Errorf("the new shim does not work: %w (its log: %s)", err, tail(log.Name()))
+		return nil, r.endUnborn(proc), err
 	}
 	// Nobody waits for the process: bury reaps it once its connection and its lock are gone.
 	_ = proc.Release()
