@@ -81,16 +81,20 @@ func (s *Store) checkAll() error {
 	if err != nil {
 		return err
 	}
-	synced := make(map[string]bool)
+	// Two sets, since a layer that is not compressed can be there as a blob and unpacked, by one digest.
+	blobs, layers := make(map[string]bool), make(map[string]bool)
 	for _, r := range x.Images {
 		if r.Boot == "" {
-			for _, d := range r.needs() {
-				synced[d] = true
+			for _, d := range r.allBlobs() {
+				blobs[d] = true
+			}
+			for _, d := range r.Layers {
+				layers[d] = true
 			}
 		}
 	}
 	if err := s.eachEntry(layersDir, func(digest, path string, _ fs.FileInfo) error {
-		if synced[digest] {
+		if layers[digest] {
 			return nil
 		}
 		return s.discard(path)
@@ -98,7 +102,7 @@ func (s *Store) checkAll() error {
 		return err
 	}
 	if err := s.eachEntry(blobsDir, func(digest, path string, _ fs.FileInfo) error {
-		if synced[digest] {
+		if blobs[digest] {
 			return nil
 		}
 		if right, err := s.isRight(digest, path); err != nil || right {

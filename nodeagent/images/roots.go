@@ -51,9 +51,8 @@ func (s *Store) Mountable(ctx context.Context, req RootRequest) (Root, error) {
 	if err := s.makeRoot(ctx, &root, recs, req); err != nil {
 		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
 	}
-	if err := s.bound(&root, req.Most); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		s.cfg.Log.Warn("there is no bound to what a container writes until its pod is evicted", "container", req.ID,
-			"error", err)
+	if err := s.bound(&root, req.Most); err != nil {
+		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
 	}
 	root.Made = s.cfg.Now().UTC()
 	return root, s.writeRoot(root)
