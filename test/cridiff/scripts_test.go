@@ -274,6 +274,17 @@ func stats(p *play) {
 		Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: p.sandbox}})
 	p.answer("list", err)
 	p.note("list", len(got.GetStats()))
+	pod, err := p.PodSandboxStats(p.ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: p.sandbox})
+	p.answer("pod", err)
+	whole := pod.GetStats().GetLinux()
+	p.note("pod", fmt.Sprint(pod.GetStats().GetAttributes().GetMetadata(), pod.GetStats().GetAttributes().GetLabels()))
+	p.note("pod cpu", whole.GetCpu().GetUsageCoreNanoSeconds().GetValue() > 0)
+	p.note("pod memory", whole.GetMemory().GetWorkingSetBytes().GetValue() > 0)
+	link := whole.GetNetwork().GetDefaultInterface()
+	p.note("pod link", link.GetName())
+	p.note("pod received, sent", fmt.Sprint(link.GetRxBytes() != nil, link.GetTxBytes() != nil, link.GetRxErrors() != nil,
+		link.GetTxErrors() != nil, len(whole.GetNetwork().GetInterfaces())))
+	p.note("containers of the pod", len(whole.GetContainers()))
 }
 
 // neighbours: two containers of a pod, of which one joins the processes of the other.

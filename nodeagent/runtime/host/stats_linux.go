@@ -99,14 +99,17 @@ func (sb *sandbox) runningLocked() []*container {
 	return out
 }
 
-// sandboxStats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of
-// those that run. What goes over its network is not told.
+// sandboxStats says what a pod uses: cpu and network since the pod is there, with containers that have ended, and the
+// rest of those that run. Of a pod on the machine's network nothing is told that goes over it.
 func (r *Runtime) sandboxStats(sb *sandbox, running []*container) *runtimeapi.PodSandboxStats {
 	config, at := sb.rec.config, now()
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	if nanos := cgroup.CPU(sb.rec.group); nanos >= 0 {
 		linux.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(nanos),
 			UsageNanoCores: known(sb.cpu.rate(at, nanos))}
+	}
+	if r.ownNetwork(config) {
+		linux.Network = networkUse(sb, at)
 	}
 	tasks, counted := int64(0), len(running) > 0
 	for _, c := range running {
