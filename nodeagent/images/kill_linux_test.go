@@ -22,8 +22,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"monoplane.dev/nodeagent/images"
 )
@@ -267,20 +265,11 @@ func TestConcurrentChanges(t *testing.T) {
 func TestBoot(t *testing.T) {
 	host := serve(t)
 	dir := filepath.Join(t.TempDir(), "images")
-	packed := many(t, compression.GZip, "syn", 5)
-	push(t, host+"/synced:v1", imageOf(t, packed))
+	some := file("f", big(10_000))
+	push(t, host+"/synced:v1", imageOf(t, layer(t, compression.GZip, some)))
 	push(t, host+"/whole:v1", imageOf(t, many(t, compression.GZip, "who", 5)))
 	// A layer that is not compressed is both, a blob and unpacked, by one digest: here that of one that is synced.
-	unpacked, err := packed.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	push(t, host+"/torn:v1", imageOf(t, static.NewLayer(plain, types.OCIUncompressedLayer),
-		many(t, compression.GZip, "tor", 5)))
+	push(t, host+"/torn:v1", imageOf(t, uncompressed(t, some), many(t, compression.GZip, "tor", 5)))
 	s := openIn(t, dir)
 	synced, whole, torn := pull(t, s, host+"/synced:v1"), pull(t, s, host+"/whole:v1"), pull(t, s, host+"/torn:v1")
 	if err := s.Close(); err != nil {

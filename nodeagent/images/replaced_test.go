@@ -138,3 +138,41 @@ func TestAnotherManifestLeavesPullsAlone(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// An image that comes with another manifest while it is saved is saved whole, as it was.
+func TestAnotherManifestWhileItIsSaved(t *testing.T) {
+	host := serve(t)
+	packed, plain := layer(t, compression.GZip, file("f", big(10_000))), uncompressed(t, file("f", big(10_000)))
+	push(t, host+"/app:v1", imageOf(t, packed))
+	s := open(t)
+	first := pull(t, s, host+"/app:v1")
+	var archive bytes.Buffer
+	var once sync.Once
+	err := s.Save(t.Context(), writerFunc(func(b []byte) (int, error) {
+		once.Do(func() {
+			push(t, host+"/app:v1", imageOf(t, plain))
+			if second := pull(t, s, host+"/app:v1"); second.ID != first.ID {
+				t.Errorf("the images %s and %s are not the same", first.ID, second.ID)
+			}
+		})
+		return archive.Write(b)
+	}), host+"/app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := remains(t, s); !slices.Contains(left, blobName(t, plain)) {
+		t.Errorf("the other manifest has not come: there are %v", left)
+	}
+	other := open(t)
+	loaded, err := other.Load(t.Context(), &archive)
+	if err != nil || len(loaded) != 1 || loaded[0].ID != first.ID {
+		t.Fatalf("what was saved is %v, %v", loaded, err)
+	}
+	if left := remains(t, other); !slices.Contains(left, blobName(t, packed)) {
+		t.Errorf("what was saved is not what there was: %v", left)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
