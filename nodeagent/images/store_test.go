@@ -379,3 +379,24 @@ func TestInvalidReferences(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// What runs under a name is told by the digest that the name's repository has for it.
+func TestReference(t *testing.T) {
+	const id = "sha256:0"
+	a, b := "a.example/app@sha256:1", "b.example:5000/app@sha256:2"
+	for _, c := range []struct {
+		digests    []string
+		name, want string
+	}{
+		{nil, "a.example/app:v1", id},
+		{[]string{a, b}, "a.example/app:v1", a},
+		{[]string{a, b}, "b.example:5000/app", b},
+		{[]string{a, b}, "b.example:5000/app@sha256:" + strings.Repeat("2", 64), b},
+		{[]string{a, b}, "c.example/app", a},
+		{[]string{a, b}, id, a},
+	} {
+		if got := (&images.Image{ID: id, Digests: c.digests}).Reference(c.name); got != c.want {
+			t.Errorf("%s with %v: %s, want %s", c.name, c.digests, got, c.want)
+		}
+	}
+}

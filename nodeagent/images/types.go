@@ -83,6 +83,21 @@ type Image struct {
 	Pinned bool
 }
 
+// Reference returns how to say which image it is that somebody calls by a name: by its digest in the name's
+// repository, as a registry can be asked for it; in another one where only that has it; its id where none does.
+func (i *Image) Reference(name string) string {
+	ref, err := registry.ParseReference(name)
+	for _, d := range i.Digests {
+		if _, digest, _ := strings.Cut(d, "@"); err == nil && d == ref.Pinned(digest) {
+			return d
+		}
+	}
+	if len(i.Digests) > 0 {
+		return i.Digests[0]
+	}
+	return i.ID
+}
+
 // ThisPlatform returns what images for this machine are made for, such as linux/amd64.
 func ThisPlatform() string { return "linux/" + runtime.GOARCH }
 

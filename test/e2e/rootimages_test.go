@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -85,6 +86,11 @@ func TestRootImagesAndNetwork(t *testing.T) {
 	}
 	if routes := m.run(t, "ip", "route"); routes != "" {
 		t.Errorf("routes are left:\n%s", routes)
+	}
+	// No pod holds an image any more.
+	if out, err := exec.Command(u.monoplane, "image", "rm", "localhost/box:1", "--image-dir", u.images).
+		CombinedOutput(); err != nil {
+		t.Errorf("image rm: %v\n%s", err, out)
 	}
 }
 

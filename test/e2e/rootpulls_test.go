@@ -97,7 +97,12 @@ func (r *pullRegistries) pulls(t *testing.T, c *cluster, namespace string) {
 				p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-" + tc.secret}}
 			}
 			if tc.reason == "" {
-				on.run(t, p)
+				// The image of all of them is the same, by digests of several registries.
+				id := on.run(t, p).Status.ContainerStatuses[0].ImageID
+				repo := strings.TrimSuffix(tc.image, ":1")
+				if !regexp.MustCompile("^" + regexp.QuoteMeta(repo) + "@sha256:[0-9a-f]{64}$").MatchString(id) {
+					t.Errorf("imageID: %s; want a digest of %s", id, repo)
+				}
 				on.told(t, p.Name, "Pulled", fmt.Sprintf(`Successfully pulled image "%s" in [0-9.m]+s `+
 					`\([0-9.m]+s including waiting\)\. Image size: [1-9][0-9]* bytes\.$`, regexp.QuoteMeta(tc.image)))
 				return

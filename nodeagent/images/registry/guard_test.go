@@ -151,6 +151,9 @@ func TestParseReference(t *testing.T) {
 		"A":                          "",
 		"https://r.example.com/a:t":  "",
 		"a:b:c":                      "",
+		"a:-":                        "",
+		"a:.t" + digest:              "",
+		"a:_t.-":                     "docker.io/library/a:_t.-",
 		"a/../b":                     "",
 		"r.example.com/a/./b":        "",
 	} {

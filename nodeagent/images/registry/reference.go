@@ -21,6 +21,9 @@ type Reference struct {
 // path is what the distribution protocol allows as the name of a repository.
 var path = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 
+// tag is what tags look like.
+var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
 // dockerHub is how people and Kubernetes write the registry whose host is index.docker.io.
 const dockerHub = "docker.io"
 
@@ -47,9 +50,12 @@ func ParseReference(s string) (Reference, error) {
 		if i := strings.LastIndexByte(named, ':'); i > strings.LastIndexByte(named, '/') {
 			out.Tag = named[i+1:]
 		}
-		return out, nil
+	} else {
+		out.Tag = ref.Identifier()
 	}
-	out.Tag = ref.Identifier()
+	if out.Tag != "" && !tag.MatchString(out.Tag) {
+		return Reference{}, fmt.Errorf("invalid reference %q: %q is no tag", s, out.Tag)
+	}
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,22 +47,23 @@ func (r *Runtime) name() string {
 	return "host"
 }
 
-// imageFor finds the image of a container and returns its id; empty stands for the machine's own filesystem.
-func (r *Runtime) imageFor(config *runtimeapi.ContainerConfig) (string, error) {
+// imageFor finds the image of a container and returns its id, and a reference for those who look which one it is;
+// empty stands for the machine's own filesystem.
+func (r *Runtime) imageFor(config *runtimeapi.ContainerConfig) (id, reference string, err error) {
 	name := imageOf(config.GetImage())
 	switch {
 	case name == ImageName:
-		return "", nil
+		return "", "", nil
 	case r.oci == nil:
-		return "", noSuchImage(name)
+		return "", "", noSuchImage(name)
 	case config.GetMetadata().GetName() == "":
-		return "", badRequest("a container needs metadata with a name")
+		return "", "", badRequest("a container needs metadata with a name")
 	}
 	image, err := r.oci.Images.Image(config.GetImage().GetImage())
 	if err != nil {
-		return "", imageError(err)
+		return "", "", imageError(err)
 	}
-	return image.ID, nil
+	return image.ID, image.Reference(cmp.Or(config.GetImage().GetUserSpecifiedImage(), name)), nil
 }
 
 // checkBundle refuses a container of an image that cannot be made as it is asked for.

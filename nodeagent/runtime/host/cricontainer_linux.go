@@ -23,7 +23,7 @@ func (r *Runtime) CreateContainer(
 	_ context.Context, req *runtimeapi.CreateContainerRequest,
 ) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
-	image, err := r.imageFor(config)
+	image, reference, err := r.imageFor(config)
 	if err == nil && image == "" {
 		err = checkContainer(config)
 	}
@@ -47,7 +47,7 @@ func (r *Runtime) CreateContainer(
 	}
 	id, _ = newID()
 	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig),
-		createdAt: now(), image: image})
+		createdAt: now(), image: image, reference: reference})
 	if err := r.checkBundle(c); err != nil {
 		return nil, err
 	}

@@ -143,9 +143,10 @@ func (r *Runtime) makeSandbox(sb *sandbox) error {
 	})
 }
 
-// StopPodSandbox kills whatever runs in the sandbox, ends its shim, and gives its addresses back. It returns when
-// nothing is left, or after StopMargin with an error that names what is: then the runtime goes on by itself. Stopping
-// what does not exist or is stopped is no error.
+// StopPodSandbox kills whatever runs in the sandbox, ends its shim, and gives back its addresses and what its
+// containers have written: none of them can be started again. It returns when nothing is left, or after StopMargin
+// with an error that names what is: then the runtime goes on by itself. Stopping what does not exist or is stopped is
+// no error.
 //
 // spec: SAFE-6, NET-1
 func (r *Runtime) StopPodSandbox(
@@ -161,6 +162,7 @@ func (r *Runtime) StopPodSandbox(
 		return nil, err
 	}
 	r.disconnect(ctx, sb)
+	r.releaseRoots(ctx, sb)
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 

@@ -245,6 +245,45 @@ func TestRootImageMountedIsHeld(t *testing.T) {
 	n.leftNoMounts()
 }
 
+// What containers have written goes when their sandbox is stopped, in which none can be started again, and so can
+// their image; what is told of them stays.
+func TestRootImageStopGivesRootBack(t *testing.T) {
+	n := newNode(t, withImages(t))
+	store := n.loadFiles()
+	sb := n.sandbox("pod")
+	ended := n.run(sb, ofImage(containerConfig("ended", "/bin/sh", "-c", "echo >/data/new; exit 3")))
+	n.wait(ended)
+	n.create(sb, ofImage(containerConfig("created", "/bin/true")))
+	n.run(sb, ofImage(containerConfig("running", "sleep", "1000")))
+	id := n.status(ended).GetImageId()
+	if roots, err := store.Roots(); err != nil || len(roots) < 2 {
+		t.Fatalf("roots before: %v, %v", roots, err)
+	}
+	if err := store.Remove(t.Context(), id); !errors.Is(err, images.ErrInUse) {
+		t.Errorf("the image of what runs is removed: %v", err)
+	}
+	if _, err := n.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb}); err != nil {
+		t.Fatal(err)
+	}
+	if roots, err := store.Roots(); err != nil || len(roots) > 0 {
+		t.Errorf("roots after: %v, %v", roots, err)
+	}
+	if err := store.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	for _, step := range []func(){func() {}, n.reopen} {
+		step()
+		if st := n.status(ended); st.GetExitCode() != 3 || st.GetImageId() != id {
+			t.Errorf("what is told of it: %v", st)
+		}
+		if _, err := n.ContainerStats(t.Context(), &runtimeapi.ContainerStatsRequest{ContainerId: ended}); err != nil {
+			t.Error(err)
+		}
+	}
+	n.removeAll()
+	n.leftNoMounts()
+}
+
 // onOverlay makes an overlay, on which no other can be mounted, and returns where it is.
 func onOverlay(t *testing.T) string {
 	t.Helper()

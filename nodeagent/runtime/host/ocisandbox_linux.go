@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -224,6 +225,35 @@ func (r *Runtime) disconnect(ctx context.Context, sb *sandbox) {
 	defer cancel()
 	if err := r.oci.Network.Detach(ctx, sb.id); err != nil {
 		r.log.Warn("a stopped sandbox keeps its addresses until it is removed", "sandbox", sb.id, "error", err)
+	}
+}
+
+// releaseRoots gives back the roots of the containers of a sandbox in which nothing runs any more, so that images that
+// only pods use that have ended can be removed: after "monoplane down", all of them. It waits for that as disconnect
+// does.
+func (r *Runtime) releaseRoots(ctx context.Context, sb *sandbox) {
+	if r.oci == nil || sb.rec.damaged { // discard releases them.
+		return
+	}
+	r.mu.RLock()
+	list := sb.listLocked()
+	r.mu.RUnlock()
+	over := make(chan struct{})
+	r.start(func() {
+		defer close(over)
+		for _, c := range list {
+			if err := r.releaseRoot(r.closing, c); err != nil {
+				r.log.Warn("what a container has written stays until the container is removed", "container", c.id, "error", err)
+			}
+		}
+	})
+	patience := time.NewTimer(r.bounds.margin / 4)
+	defer patience.Stop()
+	select {
+	case <-over:
+	case <-patience.C:
+	case <-ctx.Done():
+	case <-r.closing.Done():
 	}
 }
 

@@ -103,6 +103,7 @@ type containerRecord struct {
 	group     sys.Cgroup
 	warnings  []string
 	image     string // The image's id; empty for the machine's own filesystem.
+	reference string // What the image is called for those who look which one runs; empty in records of before.
 }
 
 func (r *containerRecord) save(name string) error {
@@ -117,6 +118,7 @@ func (r *containerRecord) save(name string) error {
 	e.Strings(4, r.group.V1)
 	e.Strings(5, r.warnings)
 	e.String(6, r.image)
+	e.String(7, r.reference)
 	return shimwire.Append(name, e.Bytes(), false)
 }
 
@@ -137,6 +139,8 @@ func loadContainer(name string) (*containerRecord, error) {
 			r.warnings = append(r.warnings, f.Text())
 		case 6:
 			r.image = f.Text()
+		case 7:
+			r.reference = f.Text()
 		}
 	})
 	if err == nil {

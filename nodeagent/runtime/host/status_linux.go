@@ -96,7 +96,7 @@ func (c *container) briefStatusLocked() *runtimeapi.ContainerStatus {
 		LogPath: c.logPath(), StopSignal: config.GetStopSignal(),
 	}
 	if c.rec.image != "" {
-		st.ImageRef, st.ImageId = c.rec.image, c.rec.image
+		st.ImageRef, st.ImageId = cmp.Or(c.rec.reference, c.rec.image), c.rec.image
 	}
 	if c.state.Phase != shimwire.Created {
 		st.StartedAt = c.state.StartedAt
