@@ -70,11 +70,18 @@ func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string,
 	return errors.Join(early, r.stop(ctx))
 }
 
-// notify returns where the signals arrive that end a command, until ignore is called.
+// notify returns where the signals arrive that end a command, until ignore is called. When whoever reads what the
+// command says has ended, that is only an error of the write: it would be the process's end otherwise, in the middle
+// of its work. The signal for that is taken and not ignored, which containers would inherit.
 func notify() (signals chan os.Signal, ignore func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	return signals, func() { signal.Stop(signals) }
+	unheard := make(chan os.Signal, 1)
+	signal.Notify(unheard, syscall.SIGPIPE)
+	return signals, func() {
+		signal.Stop(signals)
+		signal.Stop(unheard)
+	}
 }
 
 // emptyOut starts a cluster in order to stop the pods that an earlier one has left, and their network.

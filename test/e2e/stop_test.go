@@ -2,9 +2,11 @@ package e2e_test
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,6 +203,48 @@ func TestLeavingPodsDuringAStop(t *testing.T) {
 		t.Errorf("who waited ended with %d: %s%s", code, down.stdout, down.stderr)
 	}
 	startIn(t, c.dir) // Its end removes the pod.
+}
+
+// When whoever reads what the server says has ended, as `monoplane up | head` does, the server goes on, and Ctrl-C
+// stops its pods.
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	c := &cluster{dir: shortDir(t), stdout: &capture{}, stderr: &capture{}, exited: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary(t, "monoplane"), upArgs(c.dir)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	c.proc = cmd.Process
+	go func() {
+		_ = cmd.Wait() // Its exit code says the same.
+		c.code = cmd.ProcessState.ExitCode()
+		close(c.exited)
+	}()
+	t.Cleanup(func() {
+		_ = c.proc.Kill() // It has ended, if all went well.
+		<-c.exited
+	})
+	go func() { _, _ = io.Copy(c.stdout, r) }() // Until it is closed below.
+	c.stdout.waitFor(t, "Ctrl-C stops")
+	c.url = regexp.MustCompile(`REST +(https://\S+)`).FindStringSubmatch(c.stdout.String())[1]
+	b := newBox(t)
+	c.pods(t, "default").run(t, withGrace(podOf("polite", b.sh(
+		`trap 'exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30))
+	pid := b.pid(t, "pid")
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.signal(t, os.Interrupt)
+	if code := c.waitExit(t); code != 0 || alive(pid) {
+		t.Errorf("the server ended with %d, pod alive: %v", code, alive(pid))
+	}
 }
 
 // Ctrl-C ends a start at every stage of it, whether the pods of an earlier run are known by then or not, and the next
