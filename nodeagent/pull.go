@@ -230,6 +230,7 @@ func pullReason(image, said string) (reason, message string) {
 		"SignatureValidationFailed": "the signature validation failed",
 	} {
 		if rest, ok := strings.CutPrefix(said, word); ok {
+			rest = strings.Replace(rest, ": "+what+": ", ": ", 1) // The runtime may say so itself.
 			return word, fmt.Sprintf("image pull failed for %s because %s%s", image, what, rest)
 		}
 	}

@@ -175,3 +175,18 @@ func TestRecordsCannotBeWritten(t *testing.T) {
 		w.pulls(rt, "nothing can be noted")
 	})
 }
+
+// A registry that does not answer is the reason, said once, whether or not the runtime says what its word for it
+// means.
+func TestRegistryIsUnavailable(t *testing.T) {
+	for _, said := range []string{"Get x", "the registry is unavailable: Get x"} {
+		inPrivateWorld(t, func(w *world, rt *watched) {
+			rt.answer = func(*runtimeapi.AuthConfig) error { return status.Error(codes.Unknown, "RegistryUnavailable: "+said) }
+			w.start()
+			w.create("a", privately("Always", "right"))
+			w.settle()
+			w.waitsFor("a", "RegistryUnavailable",
+				"image pull failed for r.example.com/app:1 because the registry is unavailable: Get x")
+		})
+	}
+}

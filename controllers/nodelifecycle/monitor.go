@@ -23,6 +23,9 @@ type monitor struct {
 	blind atomic.Bool
 	nodes map[string]*health
 	zones map[string]*zone
+	// sparing is since when all zones are lost, while they are; told, that the log has it.
+	sparing time.Time
+	told    bool
 }
 
 // health is what has been heard of one node.
@@ -197,13 +200,20 @@ func (c *Controller) weigh(nodes []*corev1.Node, now time.Time) {
 	all = all && counted
 	switch was := c.sparing.Swap(all); {
 	case all && !was:
-		c.cfg.Logger.Warn("all nodes are lost or not ready: no pods are evicted")
+		m.sparing = now
 		for _, n := range nodes {
 			c.tainting.Add(n.GetMetadata().GetName())
 		}
 	case was && !all:
-		c.cfg.Logger.Warn("some nodes are ready again: each gets its whole grace, and pods are evicted again")
 		m.giveGrace(now)
+		if m.told {
+			c.cfg.Logger.Warn("some nodes are ready again: each gets its whole grace, and pods are evicted again")
+		}
+		m.told = false
+	// While a cluster starts or stops, its only node is not ready, which is nothing to tell of.
+	case all && !m.told && now.Sub(m.sparing) >= c.cfg.Settings.MonitorGrace:
+		c.cfg.Logger.Warn("all nodes are lost or not ready: no pods are evicted")
+		m.told = true
 	}
 	for _, z := range m.zones {
 		rate := 0.0

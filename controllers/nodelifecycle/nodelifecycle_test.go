@@ -1,9 +1,11 @@
 package nodelifecycle_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,13 +39,16 @@ type world struct {
 	c      *client.Client
 	agents map[string]context.CancelFunc
 	stop   func()
+	// log is what controllers say.
+	log *bytes.Buffer
 	// skew is by how much the agents' clocks are wrong.
 	skew atomic.Int64
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: apitest.Start(t), agents: map[string]context.CancelFunc{}}
+		w := &world{T: t, server: apitest.Start(t), agents: map[string]context.CancelFunc{},
+			log: &bytes.Buffer{}}
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
 		f(w)
@@ -67,6 +72,7 @@ func (w *world) control(settings controller.NodeLifecycle) {
 	shared := controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
 	c, err := nodelifecycle.New(nodelifecycle.Config{
 		Client: w.server.Controller("node-lifecycle"), Shared: shared, Settings: settings,
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -492,6 +498,9 @@ func TestRatesAndStops(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		check(0, "an hour later")
+		if n := strings.Count(w.log.String(), "no pods are evicted"); n != 1 {
+			t.Errorf("that no pods are evicted is said %d times", n)
+		}
 		w.speak("b0")
 		time.Sleep(50 * time.Second)
 		check(0, "with one node back")
@@ -499,6 +508,26 @@ func TestRatesAndStops(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if evicted() == 0 {
 			t.Error("nothing is evicted with one node back")
+		}
+		if !strings.Contains(w.log.String(), "pods are evicted again") {
+			t.Error("that pods are evicted again is not said")
+		}
+	})
+}
+
+// The only node of a cluster is not ready while that is stopped and started, which nobody has to be warned of.
+func TestRestartIsNoLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.nodes("", "a")
+		w.control(controller.NodeLifecycle{})
+		time.Sleep(time.Minute)
+		w.report("a", "False")
+		time.Sleep(40 * time.Second)
+		w.report("a", "True")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if said := w.log.String(); strings.Contains(said, "evicted") {
+			t.Errorf("it said:\n%s", said)
 		}
 	})
 }
