@@ -132,7 +132,8 @@ func TestRootReach(t *testing.T) {
 			}
 			defer taken.Close()
 			apply(strings.ReplaceAll(hostPortManifest, "NAME", "third"))
-			k.until(t, "describe pod third", `FailedCreatePodSandBox +\S+ \(x[2-9] over .*: the host port 8088: .*already in use\n`)
+			k.until(t, "describe pod third",
+				`FailedCreatePodSandBox +\S+ \(x\d+ over .*: the host port 8088: .*already in use\n`)
 			taken.Close()
 			k.ok(t, "wait --for=condition=Ready pod/third --timeout=60s")
 			k.ok(t, "delete pod third --timeout=60s")
