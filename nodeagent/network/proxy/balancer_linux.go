@@ -113,6 +113,7 @@ func (p *Proxy) draw(all []*corev1.Service) map[cache.Key]lot {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.arrivals = arrivals(own, p.cfg.Arrivals)
 	for port, f := range p.failed {
 		if !f.till.IsZero() && time.Now().After(f.till) {
 			delete(p.failed, port)
@@ -121,7 +122,7 @@ func (p *Proxy) draw(all []*corev1.Service) map[cache.Key]lot {
 	if len(wanting) > 0 {
 		slices.SortFunc(wanting, before)
 		taken := map[Port]string{}
-		for _, port := range slices.Concat(ports(others), ports(onlyNodePorts(wanting))) {
+		for _, port := range slices.Concat(ports(others, nil), ports(onlyNodePorts(wanting), nil)) {
 			port.Target = netip.AddrPort{}
 			taken[port] = "another Service"
 		}
@@ -205,7 +206,7 @@ func (p *Proxy) lotOf(s *corev1.Service, own []netip.Addr, taken map[Port]string
 	}
 	l.ports = ports([]*corev1.Service{{Spec: &corev1.ServiceSpec{
 		ClusterIP: s.GetSpec().GetClusterIP(), ExternalIPs: texts(l.addresses), Ports: withoutNodePorts(s),
-	}}})
+	}}}, p.arrivals)
 	for _, port := range s.GetSpec().GetPorts() {
 		if port.GetProtocol() == "SCTP" {
 			return lot{why: fmt.Sprintf("port %d is of SCTP, which is not carried from the machine's ports", port.GetPort())}
@@ -374,6 +375,17 @@ func (p *Proxy) ownAddresses(n *corev1.Node) []netip.Addr {
 			continue
 		}
 		out = append(out, a)
+	}
+	return out
+}
+
+// arrivals gives each address of the node namespace for arrivals to the first of the machine's of its family.
+func arrivals(own, at []netip.Addr) map[netip.Addr]netip.Addr {
+	out := map[netip.Addr]netip.Addr{}
+	for _, a := range at {
+		if i := slices.IndexFunc(own, func(o netip.Addr) bool { return o.Is4() == a.Is4() }); i >= 0 {
+			out[own[i]] = a
+		}
 	}
 	return out
 }

@@ -20,7 +20,10 @@ import (
 	"monoplane.dev/nodeagent/network/proxy"
 )
 
-const machineIP = "192.0.2.7"
+const (
+	machineIP = "192.0.2.7"
+	arrival   = "10.1.0.0" // What stands for it in the node namespace.
+)
 
 // onNode gives the node of the world an address.
 func (w *world) onNode() {
@@ -38,6 +41,7 @@ func (w *world) onNode() {
 		w.t.Fatal(err)
 	}
 	w.ns.Route("lo", machineIP+"/32", "", nodeIP)
+	w.ns.Route("lo", arrival+"/32", "", nodeIP)
 }
 
 func balanced(change ...func(*corev1.ServiceSpec)) *corev1.ServiceSpec {
@@ -104,6 +108,10 @@ func TestLoadBalancer(t *testing.T) {
 	w.onNode()
 	taken := errors.New("somebody has the port")
 	w.serves(func(p proxy.Port) error {
+		if want := netip.AddrPortFrom(netip.MustParseAddr(arrival), p.Listen.Port()); p.Listen.Addr().IsValid() &&
+			p.Arrival != want {
+			t.Errorf("%+v arrives at %v; want %v", p.Listen, p.Arrival, want)
+		}
 		if p.Listen == netip.MustParseAddrPort(machineIP+":22") {
 			return taken
 		}
@@ -119,8 +127,10 @@ func TestLoadBalancer(t *testing.T) {
 	const served = "True: its ports are served on node here"
 	w.create("shop", "first", balanced())
 	w.becomes("first", machineIP, served)
-	if who, err := w.reach(machineIP + ":80"); err != nil || who != "10.1.0.1" { // at once: no address before
-		t.Errorf("reached %q, %v", who, err)
+	for _, at := range []string{machineIP, arrival} {
+		if who, err := w.reach(at + ":80"); err != nil || who != "10.1.0.1" { // at once: no address before
+			t.Errorf("by %s reached %q, %v", at, who, err)
+		}
 	}
 	w.create("shop", "second", balanced())
 	w.becomes("second", "", "False: port 80 of tcp is used by Service shop/first")

@@ -18,11 +18,14 @@ type Port struct {
 	// Target is where connections are to be led in the node namespace, by whose rules they reach an endpoint that may be
 	// used from outside. Its address is not valid where it is the namespace's own of the client's family.
 	Target netip.AddrPort
+	// Arrival is where the node namespace takes what the kernel leads there for the target; not valid for nowhere.
+	Arrival netip.AddrPort
 }
 
 // ports returns the ports of the machine that Services ask for, each once: node ports, and the ports of external
-// addresses and load balancers. Whoever listens finds out which of the addresses are the machine's.
-func ports(services []*corev1.Service) []Port {
+// addresses and load balancers. Whoever listens finds out which of the addresses are the machine's. Arrivals are
+// services.Node's.
+func ports(services []*corev1.Service, arrivals map[netip.Addr]netip.Addr) []Port {
 	var out []Port
 	for _, s := range services {
 		if !endpoint.HasAddress(s) || s.GetSpec().GetType() == endpoint.ExternalName {
@@ -49,7 +52,11 @@ func ports(services []*corev1.Service) []Port {
 					continue
 				}
 				at := netip.AddrPortFrom(a, uint16(p.GetPort()))
-				out = append(out, Port{Network: network, Listen: at, Target: at})
+				port := Port{Network: network, Listen: at, Target: at}
+				if arrival, ok := arrivals[a]; ok {
+					port.Arrival = netip.AddrPortFrom(arrival, at.Port())
+				}
+				out = append(out, port)
 			}
 		}
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	Netfilter func() (*netlink.Conn, error)
 	// PodRanges are what pods have their addresses from.
 	PodRanges []netip.Prefix
+	// Arrivals are addresses, one of each family at most, at which the node namespace takes what the kernel leads there
+	// for an address of the machine: the first that the node has of the family.
+	Arrivals []netip.Addr
 	// API is where the API server answers in the node namespace; the endpoints of the Service kubernetes when not valid.
 	API netip.AddrPort
 
@@ -90,6 +93,9 @@ type Proxy struct {
 	dirty map[cache.Key]bool
 	all   bool
 	wake  chan struct{}
+
+	// arrivals are those of services.Node. Only work changes them.
+	arrivals map[netip.Addr]netip.Addr
 
 	zoneName string
 	// own are the machine's addresses when the node was looked at last.
@@ -301,7 +307,8 @@ func (p *Proxy) batch(ctx context.Context) error {
 	p.mu.Lock()
 	keys, all := p.dirty, p.all
 	p.dirty, p.all = map[cache.Key]bool{}, false
-	node := services.Node{Name: p.cfg.NodeName, Zone: p.zoneName, Standins: p.standins()}
+	node := services.Node{Name: p.cfg.NodeName, Zone: p.zoneName, Standins: p.standins(),
+		Arrivals: p.arrivals}
 	p.mu.Unlock()
 	if all {
 		for _, s := range p.services.List("", nil) {
@@ -347,7 +354,8 @@ func (p *Proxy) batch(ctx context.Context) error {
 	p.zone.Open()
 	p.working.Store(true)
 	if p.cfg.Ports != nil {
-		if now := ports(drawnAll(p.services.List("", nil), lots)); p.ports == nil || !slices.Equal(now, p.ports) {
+		now := ports(drawnAll(p.services.List("", nil), lots), p.arrivals)
+		if p.ports == nil || !slices.Equal(now, p.ports) {
 			p.ports = append([]Port{}, now...)
 			p.cfg.Ports(now)
 		}

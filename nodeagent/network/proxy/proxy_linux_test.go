@@ -52,6 +52,7 @@ func newWorld(t *testing.T) *world {
 	cfg := proxy.Config{
 		Client: server.Controller("nodenetwork"), NodeName: "here", NFTables: w.ns.NFTables, Netfilter: w.ns.Netfilter,
 		PodRanges:  []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
+		Arrivals:   []netip.Addr{netip.MustParseAddr(arrival)},
 		Resolver:   func() (resolvconf.Config, error) { return resolvconf.Config{}, nil },
 		DNSService: netip.MustParseAddr("10.96.0.10"),
 		Ports:      func(p []proxy.Port) { w.ports <- p },

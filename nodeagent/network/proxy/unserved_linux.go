@@ -27,7 +27,7 @@ func (u unserved) what() string {
 // and one when it is after all. Addresses of load balancers have a condition, see lot.
 func (p *Proxy) tellPorts() {
 	p.mu.Lock()
-	served := p.served
+	served, arrivals := p.served, p.arrivals
 	p.mu.Unlock()
 	now := map[unserved]string{}
 	anyFailed := false
@@ -39,7 +39,7 @@ func (p *Proxy) tellPorts() {
 	}
 	for _, s := range p.services.List("", nil) {
 		key, spec := cache.KeyOf(s), &corev1.Service{Spec: s.GetSpec()} // without the addresses of its load balancer
-		for _, port := range ports([]*corev1.Service{spec}) {
+		for _, port := range ports([]*corev1.Service{spec}, arrivals) {
 			u := unserved{service: key, uid: s.GetMetadata().GetUid(), port: port}
 			err, known := served[port]
 			if err == nil {

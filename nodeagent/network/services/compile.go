@@ -139,7 +139,7 @@ func (c *compiler) outside(p *corev1.ServicePort, v6 bool, what string, cluster,
 		to = c.add("external/"+what, localOnes)
 	}
 	for _, ip := range external {
-		c.claim(p, v6, ip, p.GetPort(), to, false)
+		c.arrive(p, v6, ip, to)
 	}
 	if nodePort > 0 && nodePort <= 65535 {
 		c.claim(p, v6, netip.Addr{}, nodePort, to, true)
@@ -148,7 +148,21 @@ func (c *compiler) outside(p *corev1.ServicePort, v6 bool, what string, cluster,
 		to = c.add("firewall/"+what, Chain{V6: v6, Sources: prefixes(ranges, v6), Next: to})
 	}
 	for _, ip := range balancers {
-		c.claim(p, v6, ip, p.GetPort(), to, false)
+		c.arrive(p, v6, ip, to)
+	}
+}
+
+// arrive claims an address that clients outside use, and that which stands for it. Ports of that one that nobody claims
+// are rejected, as those of a cluster IP.
+func (c *compiler) arrive(p *corev1.ServicePort, v6 bool, ip netip.Addr, chain string) {
+	c.claim(p, v6, ip, p.GetPort(), chain, false)
+	arrival, ok := c.node.Arrivals[ip]
+	if !ok {
+		return
+	}
+	c.claim(p, v6, arrival, p.GetPort(), chain, false)
+	if !slices.Contains(c.out.ClusterIPs, arrival) {
+		c.out.ClusterIPs = append(c.out.ClusterIPs, arrival)
 	}
 }
 

@@ -18,6 +18,9 @@ type Node struct {
 	// Standins are backends that take the place of a Service's endpoints on this node, by the Service and the name of
 	// its port: where the API and DNS are reached from the namespace.
 	Standins map[cache.Key]map[string][]netip.AddrPort
+	// Arrivals are addresses that stand for some of the machine's: packets come to the namespace with them where those
+	// of the machine cannot be kept on the way. What Services have at the one address they have at the other.
+	Arrivals map[netip.Addr]netip.Addr
 }
 
 // Where packets of a Service without a chain of its own are led.

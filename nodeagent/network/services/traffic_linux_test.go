@@ -2,10 +2,15 @@ package services_test
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/network/services"
 	"monoplane.dev/nodeagent/network/test/netnstest"
 )
 
@@ -80,7 +85,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// Node ports, external addresses and those of load balancers lead to endpoints and keep the client's address.
+// Node ports, external addresses and those of load balancers lead to endpoints and keep the client's address, and so
+// does an address that stands for one of them, at which nothing else is reached.
 func TestOutside(t *testing.T) {
 	w := newWorld(t)
 	s := service("web", "10", func(s *corev1.Service) {
@@ -91,9 +97,17 @@ func TestOutside(t *testing.T) {
 		s.Status.LoadBalancer = &corev1.LoadBalancerStatus{Ingress: []*corev1.LoadBalancerIngress{{Ip: "192.0.2.2"}}}
 	})
 	ends := append(ready(1), end{pod: 2, ready: true, serving: true, elsewhere: true})
+	change := func(s *corev1.Service, ends []end) services.Change {
+		n := services.Node{Name: nodeName, Arrivals: map[netip.Addr]netip.Addr{
+			netip.MustParseAddr("192.0.2.2"): netip.MustParseAddr("10.8.0.0"),
+		}}
+		return services.Change{Service: key(s), Rules: services.Compile(n, s, slicesOf(s, ends))}
+	}
 	w.apply(change(s, ends))
 	seen := map[string]bool{}
-	for _, to := range []string{nodeIP + ":30080", "[" + nodeIP6 + "]:30080", "192.0.2.1:80", "192.0.2.2:80"} {
+	for _, to := range []string{
+		nodeIP + ":30080", "[" + nodeIP6 + "]:30080", "192.0.2.1:80", "192.0.2.2:80", "10.8.0.0:80",
+	} {
 		for range 20 {
 			from := map[bool]string{false: "10.2.0.3", true: "fd00:2::3"}[to[0] == '[']
 			pod, client, refused := w.answer(w.outside, "tcp", from, to)
@@ -111,11 +125,27 @@ func TestOutside(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("a pod reached %v", seen)
 	}
+	if pod, _, refused := w.answer(w.outside, "tcp", "10.2.0.3", "10.8.0.0:81"); !refused {
+		t.Errorf("a port that nobody has reached %q", pod)
+	}
 	s.Spec.LoadBalancerSourceRanges = []string{"10.2.0.2/31", "10.2.0.0/32", "fd00:2::/64"}
 	w.apply(change(s, ends))
-	if pod, _, _ := w.answer(w.outside, "tcp", "10.2.0.3", "192.0.2.2:80"); pod != "10.1.0.1" {
-		t.Errorf("an allowed client reached %q", pod)
+	for _, to := range []string{"192.0.2.2:80", "10.8.0.0:80"} {
+		if pod, _, _ := w.answer(w.outside, "tcp", "10.2.0.3", to); pod != "10.1.0.1" {
+			t.Errorf("an allowed client of %s reached %q", to, pod)
+		}
 	}
+	// Who is not allowed is led to a chain that drops.
+	chains := map[string]bool{}
+	for _, c := range change(s, ends).Rules.Claims {
+		if a := c.Entry.Addr.String(); a == "192.0.2.2" || a == "10.8.0.0" {
+			chains[c.Chain] = strings.HasPrefix(c.Chain, "firewall/")
+		}
+	}
+	if len(chains) != 2 || slices.Contains(slices.Collect(maps.Values(chains)), false) { // Of TCP and of UDP.
+		t.Errorf("the address of a load balancer, and that which stands for it, lead to %v", chains)
+	}
+	w.apply(services.Change{Service: key(s)})
 }
 
 // A client that is to be remembered keeps its endpoint while that is one, whichever way it comes.
