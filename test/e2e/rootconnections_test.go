@@ -18,9 +18,10 @@ import (
 )
 
 // TestRootConnectionsLiveOn kills the server while connections of a pod are in use, and starts it again: those to
-// another pod and to a Service go on all the time, and so does one to another machine where the kernel forwards it.
-// Without root, that one ends with the process that it goes through. So does, as root too, one from another machine to
-// a node port, which can be had again afterwards. The other machine sees the address of the pods'.
+// another pod and to a Service go on all the time, and where the kernel forwards them so do one to another machine, and
+// those from there to a node port, a host port and the port of a load balancer, of which there are new ones meanwhile.
+// Without root, these end with the process that they go through, and can be had again afterwards. The other machine sees
+// the address of the pods'.
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {
@@ -35,13 +36,16 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 		client := u.podNetwork(t, "client")
 		begin := func(address string) *talk { return newTalk(t, client, address) }
 		pod := begin(k.ok(t, "get pod echo -o jsonpath={.status.podIP}") + ":8080")
-		service := begin(k.ok(t, "get service echo -o jsonpath={.spec.clusterIP}") + ":80")
+		service := begin(k.ok(t, "get service echo -o jsonpath={.spec.clusterIP}") + ":8085")
 		elsewhere, from := far.echo(t)
 		outside := begin(elsewhere)
 		forwarded := m.uid == 0
-		node := "192.0.2.1:" + k.ok(t, "get service echo -o jsonpath={.spec.ports[0].nodePort}")
-		inside := newTalk(t, far.network(), node)
-		goOn(t, pod, service, outside, inside)
+		k.until(t, "get service echo", `(?m)^echo +LoadBalancer +\S+ +192\.0\.2\.1 `)
+		var inside []*talk
+		for _, port := range []string{k.ok(t, "get service echo -o jsonpath={.spec.ports[0].nodePort}"), "8088", "8085"} {
+			inside = append(inside, newTalk(t, far.network(), "192.0.2.1:"+port))
+		}
+		goOn(t, append(inside, pod, service, outside)...)
 		ping := func() string {
 			out, _ := k.run(t, "", "exec", "client", "--", "busybox", "ping", "-c1", "-W5", "192.0.2.2")
 			return out
@@ -52,18 +56,22 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 
 		u.now.kill(t)
 		if forwarded {
-			goOn(t, pod, service, outside)
+			goOn(t, append(inside, pod, service, outside)...)
+			goOn(t, newTalks(t, far.network(), inside)...)
 		} else {
 			goOn(t, pod, service)
 			outside.ends(t)
+			for _, c := range inside {
+				c.ends(t)
+			}
 		}
-		inside.ends(t)
 		u.begin(t)
 		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=2m")
 		if !forwarded {
-			outside = begin(elsewhere)
+			outside, inside = begin(elsewhere), newTalks(t, far.network(), inside)
 		}
-		goOn(t, pod, service, outside, newTalk(t, far.network(), node))
+		goOn(t, append(inside, pod, service, outside)...)
+		goOn(t, newTalks(t, far.network(), inside)...)
 		for address := range from() {
 			if address != "192.0.2.1" {
 				t.Errorf("elsewhere a pod is seen as %s; want the machine's address", address)
@@ -122,6 +130,15 @@ func newTalk(t *testing.T, network, address string) *talk {
 		c.err = c.keepUp(conn)
 	}()
 	return c
+}
+
+// newTalks are further connections to where there are some already.
+func newTalks(t *testing.T, network string, all []*talk) (more []*talk) {
+	t.Helper()
+	for _, c := range all {
+		more = append(more, newTalk(t, network, c.address))
+	}
+	return more
 }
 
 func (c *talk) keepUp(conn net.Conn) error {
@@ -188,15 +205,16 @@ spec:
   - name: echo
     image: localhost/box:1
     command: [sh, -c, 'nc -ll -p 8080 -e cat']
+    ports: [{containerPort: 8080, hostPort: 8088}]
     readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: echo}
 spec:
-  type: NodePort
+  type: LoadBalancer
   selector: {app: echo}
-  ports: [{port: 80, targetPort: 8080}]
+  ports: [{port: 8085, targetPort: 8080}]
 ---
 apiVersion: v1
 kind: Pod

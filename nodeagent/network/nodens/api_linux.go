@@ -37,8 +37,8 @@ type AttachConfig struct {
 	// Ingress and Egress bound what the pod receives and sends, in bits a second (annotations
 	// kubernetes.io/ingress-bandwidth and egress-bandwidth); 0 for no bound.
 	Ingress, Egress uint64
-	// HostPorts are ports of the machine that lead to the pod. They are served by this process, and so must be given
-	// again, with Attach, after a restart.
+	// HostPorts are ports of the machine that lead to the pod. This process serves them beside the kernel, and so they
+	// must be given again, with Attach, after a restart.
 	HostPorts []HostPort
 }
 
@@ -103,3 +103,7 @@ func NodeAddresses(podRange netip.Prefix) (node, machine netip.Addr) {
 	node = podRange.Masked().Addr().Next()
 	return node, node.Next()
 }
+
+// ArrivalAddress returns the address of a pod range at which the node namespace takes what the kernel leads there for
+// one of the machine's own addresses, which packets cannot keep on their way. Nobody has it.
+func ArrivalAddress(podRange netip.Prefix) netip.Addr { return podRange.Masked().Addr() }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/nodeagent/network/nft"
 	"monoplane.dev/nodeagent/network/nodens/internal/helper"
-	"monoplane.dev/nodeagent/network/nodens/internal/rules"
 	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
@@ -89,7 +90,7 @@ func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.
 		}
 		machine = append(machine, own)
 	}
-	return machine, masquerade(cfg)
+	return machine, nil
 }
 
 // route leads the pods' and the Services' ranges of one family to the node namespace.
@@ -163,26 +164,6 @@ func takenBy(r *netlink.Route) (link string, err error) {
 		}
 	}
 	return "", nil
-}
-
-// masquerade replaces the machine's table of this cluster: what pods send out over other links gets an address of the
-// machine.
-func masquerade(cfg *Config) error {
-	conn, err := nftables.New()
-	if err != nil {
-		return fmt.Errorf("nftables of the machine: %w", err)
-	}
-	r := rules.Replace(conn, hostTable(cfg.Cluster), nftables.TableFamilyINet)
-	add := r.Chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 100)
-	for _, p := range cfg.PodRanges {
-		add(rules.In(p, rules.Source),
-			rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, []byte(hostLink(cfg.Cluster)+"\x00")),
-			rules.One(&expr.Masq{}))
-	}
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("the rules that masquerade pods were refused by the machine's nftables: %w", err)
-	}
-	return nil
 }
 
 // disconnect takes away what the machine has of a cluster's node namespace.
@@ -295,6 +276,39 @@ func defaultLink() (netlink.Link, error) {
 	return nil, nil
 }
 
+// forwards returns the links of the machine, by their numbers, over which it forwards what it receives in each of the
+// families that pods have: of IPv4 at 0, of IPv6 at 1. Its loopback and the link to the node namespace are not among
+// them. All are those that there are.
+func forwards(cfg *Config) (links [2][]uint32, all []uint32, err error) {
+	found, err := netlink.LinkList()
+	if err != nil {
+		return links, nil, fmt.Errorf("the machine's links: %w", err)
+	}
+	// One that was taken away meanwhile has no setting.
+	on := func(setting string) bool {
+		v, err := os.ReadFile("/proc/sys/net/" + setting)
+		return err == nil && strings.TrimSpace(string(v)) != "0"
+	}
+	for _, l := range found {
+		name, index := l.Attrs().Name, uint32(l.Attrs().Index) //nolint:gosec // It is none below 1.
+		if l.Attrs().Flags&net.FlagLoopback != 0 || name == hostLink(cfg.Cluster) {
+			continue
+		}
+		all = append(all, index)
+		for _, r := range cfg.PodRanges {
+			setting := "ipv4/conf/" + name + "/forwarding"
+			if r.Addr().Is6() {
+				setting = "ipv6/conf/all/forwarding"
+			}
+			if on(setting) {
+				i := nft.Index(r.Addr().Is6())
+				links[i] = append(links[i], index)
+			}
+		}
+	}
+	return links, all, nil
+}
+
 // settings returns which setting of the machine has it not forward, or that old rules may; empty if nothing does.
 func settings(cfg *Config) (why string, err error) {
 	out, err := defaultLink()
@@ -331,36 +345,42 @@ func settings(cfg *Config) (why string, err error) {
 	return "", nil
 }
 
-// dropped returns which rules of somebody else would drop what pods send out, as those of firewalld and Docker do.
-func dropped(cfg *Config) (why string, err error) {
+// dropped returns which rules of somebody else would drop what pods send out, as those of firewalld and Docker do, and
+// which judge what comes to the machine's own ports.
+func dropped(cfg *Config) (why, judges string, err error) {
 	conn, err := nftables.New()
 	if err != nil {
-		return "", fmt.Errorf("nftables of the machine: %w", err)
+		return "", "", fmt.Errorf("nftables of the machine: %w", err)
 	}
 	chains, err := conn.ListChains()
 	if err != nil {
-		return "", fmt.Errorf("the machine's chains of nftables: %w", err)
+		return "", "", fmt.Errorf("the machine's chains of nftables: %w", err)
 	}
 	for _, c := range chains {
-		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Type != nftables.ChainTypeFilter ||
-			c.Table.Name == hostTable(cfg.Cluster) {
+		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) {
+			continue
+		}
+		forward, input := *c.Hooknum == *nftables.ChainHookForward, *c.Hooknum == *nftables.ChainHookInput
+		if !forward && !input {
 			continue
 		}
 		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 		if !drops {
 			all, err := conn.GetRules(c.Table, c)
 			if err != nil {
-				return "", fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
+				return "", "", fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
 			}
-			for _, r := range all {
-				drops = drops || refusesAll(r)
-			}
+			drops = input && len(all) > 0 || forward && slices.ContainsFunc(all, refusesAll)
 		}
-		if drops {
-			return fmt.Sprintf("the chain %s of the machine's table %s drops what is forwarded", c.Name, c.Table.Name), nil
+		switch {
+		case drops && forward && why == "":
+			why = fmt.Sprintf("the chain %s of the machine's table %s drops what is forwarded", c.Name, c.Table.Name)
+		case drops && input && judges == "":
+			judges = fmt.Sprintf("the chain %s of the machine's table %s judges what comes to the machine", c.Name,
+				c.Table.Name)
 		}
 	}
-	return "", nil
+	return why, judges, nil
 }
 
 // refusesAll tells whether a rule drops whatever comes to it.

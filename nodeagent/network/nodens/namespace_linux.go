@@ -26,6 +26,7 @@ type Namespace struct {
 	passage passage
 	// segment is the most of a connection that pods hand on in one piece, in bytes, if their links can.
 	segment int
+	machine *machineTable // Nil without root.
 
 	// verifying admits one of Open, Verify and Close at a time to what follows it.
 	verifying sync.Mutex
@@ -69,6 +70,12 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	hello, isNew, err := n.helper.find(ctx, &n.cfg, lock)
 	if err != nil {
 		return nil, err
+	}
+	if !n.cfg.Rootless {
+		n.machine = newMachineTable(&n.cfg)
+		if !isNew { // Nobody is in a new one to whom clients could be led.
+			n.machine.adopt()
+		}
 	}
 	if err := n.plan(ctx, hello); err != nil {
 		return nil, err
@@ -116,14 +123,17 @@ func (n *Namespace) join(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if n.seen.drops, err = dropped(&n.cfg); err != nil {
+	if n.seen.drops, n.seen.judges, err = dropped(&n.cfg); err != nil {
 		return err
 	}
 	why, err := n.against()
 	if err != nil {
 		return err
 	}
-	return n.leaveBy(ctx, why)
+	if err := n.leaveBy(ctx, why); err != nil {
+		return err
+	}
+	return n.lead()
 }
 
 // reach makes the machine's side of the link to the namespace.
@@ -135,6 +145,9 @@ func (n *Namespace) reach(ctx context.Context) error {
 	defer ns.Close()
 	n.setup.Uplink = uplinkName
 	if n.setup.Machine, err = connect(&n.cfg, ns, n.inode, n.setup); err != nil {
+		return err
+	}
+	if err := n.machine.replace(); err != nil {
 		return err
 	}
 	services, err := reachesServices(&n.cfg)
@@ -341,9 +354,15 @@ func (n *Namespace) Close() error {
 	defer n.verifying.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for sandbox := range n.ports {
-		n.endHostPorts(sandbox)
+	if n.machine != nil {
+		n.machine.close() // Its rules stay as they are.
 	}
+	for _, had := range n.ports {
+		for _, p := range had.served {
+			p.stopServing()
+		}
+	}
+	clear(n.ports)
 	if n.egress != nil {
 		n.egress.close()
 	}

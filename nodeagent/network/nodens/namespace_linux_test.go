@@ -383,8 +383,8 @@ func testPorts(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		// As node ports lead there: through a Service's rules, which rewrite the destination.
 		p, err := n.ServePort(t.Context(), nodens.PortConfig{Network: network,
-			Listen: netip.MustParseAddrPort("0.0.0.0:8081"),
-			Target: func(netip.AddrPort) (netip.AddrPort, error) { return netip.MustParseAddrPort("10.244.0.1:7777"), nil }})
+			Listen:  netip.MustParseAddrPort("0.0.0.0:8081"),
+			Targets: []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:7777")}})
 		check(t, err)
 		got, err := askFrom(network, lan, lan+":8081")
 		check(t, err)
@@ -395,7 +395,7 @@ func testPorts(t *testing.T) {
 	}
 	// As addresses of load balancers lead there, which are the machine's own: without rules nobody is reached, at once.
 	balanced := nodens.PortConfig{Network: "tcp", Listen: netip.MustParseAddrPort(lan + ":8082"),
-		Target: func(netip.AddrPort) (netip.AddrPort, error) { return netip.MustParseAddrPort(lan + ":7778"), nil }}
+		Targets: []netip.AddrPort{netip.MustParseAddrPort(lan + ":7778")}}
 	p, err := n.ServePort(t.Context(), balanced)
 	check(t, err)
 	if got, err := askFrom("tcp", lan, lan+":8082"); err == nil && got != "" {
@@ -484,23 +484,27 @@ func testPortsOfFamilies(t *testing.T) {
 	}
 }
 
-// translate has the node namespace lead what it sends itself to another address and port.
+// translate has the node namespace lead what it sends itself, and what comes to it, to another address and port.
 func translate(t *testing.T, n *nodens.Namespace, from string, fromPort uint16, to string, toPort uint16) {
 	t.Helper()
 	conn, err := n.NFTables()
 	check(t, err)
 	table := conn.AddTable(&nftables.Table{Name: "translate", Family: nftables.TableFamilyIPv4})
-	chain := conn.AddChain(&nftables.Chain{Name: "output", Table: table, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: net.ParseIP(from).To4()},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(fromPort)},
-		&expr.Immediate{Register: 1, Data: net.ParseIP(to).To4()},
-		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(toPort)},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
-	}})
+	for name, hook := range map[string]*nftables.ChainHook{
+		"output": nftables.ChainHookOutput, "prerouting": nftables.ChainHookPrerouting,
+	} {
+		chain := conn.AddChain(&nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeNAT, Hooknum: hook,
+			Priority: nftables.ChainPriorityNATDest})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: net.ParseIP(from).To4()},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(fromPort)},
+			&expr.Immediate{Register: 1, Data: net.ParseIP(to).To4()},
+			&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(toPort)},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
+		}})
+	}
 	check(t, conn.Flush())
 }
 

@@ -2,6 +2,7 @@ package nodens_test
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -26,6 +27,8 @@ type pod struct {
 
 	in  io.WriteCloser
 	out *bufio.Reader
+
+	netns *os.File
 }
 
 // order is one thing that the process is told to do.
@@ -38,6 +41,8 @@ type order struct {
 	Spoof      string // An address from which to send a packet of UDP.
 	Heard      bool   // From whom packets of UDP have come.
 	Hold       int    // How many connections to Addr to hold open, instead of those that were held before.
+	By         string // By which network; "tcp" if empty.
+	Talk       bool   // Say something on what is held of UDP, and wait for the answer.
 	Drop       bool   // Close what is held.
 	Finish     bool   // Say all that is to be said on what is held, and wait for the answers.
 	Bytes      int64
@@ -81,7 +86,7 @@ func enter(t *testing.T, user, netns *os.File) *pod {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	return &pod{t: t, in: in, out: bufio.NewReader(out)}
+	return &pod{t: t, in: in, out: bufio.NewReader(out), netns: netns}
 }
 
 func (p *pod) try(o order) answer {
@@ -138,9 +143,11 @@ func podMain() {
 			a.Text = heard.from
 			heard.Unlock()
 		case o.Hold > 0, o.Drop:
-			err = hold(o.Hold, o.Addr)
+			err = hold(cmp.Or(o.By, "tcp"), o.Hold, o.Addr)
+		case o.Talk:
+			a.Text, err = converse(held[0], 0)
 		case o.Finish:
-			err = finish()
+			a.Text, err = finish()
 		case o.Facts:
 			a.Links, err = facts()
 		}
@@ -161,13 +168,13 @@ var heard struct {
 // held are connections that this process does nothing with.
 var held []net.Conn
 
-func hold(n int, addr string) error {
+func hold(network string, n int, addr string) error {
 	for _, c := range held {
 		c.Close()
 	}
 	held = nil
 	for range n {
-		c, err := net.DialTimeout("tcp", addr, patience)
+		c, err := net.DialTimeout(network, addr, patience)
 		if err != nil {
 			return err
 		}
@@ -176,14 +183,14 @@ func hold(n int, addr string) error {
 	return nil
 }
 
-// finish has a conversation on each of the connections that are held.
-func finish() error {
+// finish has a conversation on each of the connections that are held, and returns what was said last.
+func finish() (said string, err error) {
 	for _, c := range held {
-		if _, err := converse(c, 1<<20); err != nil {
-			return err
+		if said, err = converse(c, 1<<20); err != nil {
+			return "", err
 		}
 	}
-	return hold(0, "")
+	return said, hold("", 0, "")
 }
 
 // serve answers every client with the address that it has for the server, the count of bytes that it has sent, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,9 +23,25 @@ type PortConfig struct {
 	// Listen is the machine's address and port. An unspecified address stands for all of the machine's: ":: " for those
 	// of both families.
 	Listen netip.AddrPort
-	// Target says where a client is led: an address in the node namespace, such as a pod's or a Service's. It is asked
-	// for each connection, and for UDP for each client.
-	Target func(client netip.AddrPort) (netip.AddrPort, error)
+	// Targets are where clients are led in the node namespace, such as to a pod's or a Service's address: one of each
+	// family at most. A client is led to that of its own family, and to the first where there is none.
+	Targets []netip.AddrPort
+	// Arrival is where the node namespace takes what is for the target, if that is no address of the pods' ranges: see
+	// ArrivalAddress. Without one, the kernel cannot lead clients to such a target.
+	Arrival netip.AddrPort
+}
+
+// target returns where a client is led.
+func (cfg *PortConfig) target(client netip.Addr) (netip.AddrPort, error) {
+	if len(cfg.Targets) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("the port %s leads nowhere", cfg.Listen)
+	}
+	for _, t := range cfg.Targets {
+		if t.Addr().Is4() == client.Is4() {
+			return t, nil
+		}
+	}
+	return cfg.Targets[0], nil
 }
 
 // Port is a port of the machine that is served.
@@ -32,6 +49,8 @@ type Port struct {
 	n    *Namespace
 	cfg  PortConfig
 	addr netip.AddrPort
+	// led is what the kernel leads of the port.
+	led  map[hostPort]lead
 	stop context.CancelFunc
 	once sync.Once
 
@@ -52,7 +71,48 @@ type Port struct {
 // cannot be answered from inside, which is link-local or of the service ranges: that one is reset. Where pods have
 // addresses of one family only, all of the machine's addresses are those of that family, and loopback. It fails if
 // the port is taken.
+//
+// Clients outside are led by the kernel where it can: see machineTable. This process serves the others.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
+	ports, errs := n.ChangePorts(ctx, nil, []PortConfig{cfg})
+	return ports[0], errs[0]
+}
+
+// ChangePorts ends ports and then serves others, in one change of the kernel's rules. Of each that is begun it returns
+// the Port or the error. With this, ports end also which a server before has served in this way, unless they are among
+// those that begin.
+func (n *Namespace) ChangePorts(ctx context.Context, end []*Port, begin []PortConfig) ([]*Port, []error) {
+	return n.changePorts(ctx, "", end, begin)
+}
+
+// changePorts does so for the ports of one owner: a sandbox, or nobody.
+func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, begin []PortConfig) (
+	[]*Port, []error,
+) {
+	ended, begun, taken := map[hostPort]lead{}, map[hostPort]lead{}, map[hostPort]lead{}
+	for _, p := range end {
+		maps.Copy(ended, p.led)
+		p.stopServing()
+	}
+	ports, errs := make([]*Port, len(begin)), make([]error, len(begin))
+	for i, cfg := range begin {
+		led := n.leads(owner, &cfg)
+		if ports[i], errs[i] = n.bind(ctx, cfg); errs[i] != nil {
+			maps.Copy(taken, led)
+			continue
+		}
+		ports[i].led = led
+		maps.Copy(begun, led)
+	}
+	if n.machine != nil {
+		maps.Copy(ended, n.machine.lapsed(owner, taken))
+		n.machine.change(ended, begun)
+	}
+	return ports, errs
+}
+
+// bind serves a port, without the kernel's help.
+func (n *Namespace) bind(ctx context.Context, cfg PortConfig) (*Port, error) {
 	if cfg.Listen.Addr() != netip.IPv6Unspecified() {
 		return n.servePort(ctx, cfg, cfg.Listen.String())
 	}
@@ -73,7 +133,8 @@ func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error
 	one.Network = cfg.Network + other
 	p.loopback, err = n.servePort(ctx, one, loopback+strconv.Itoa(int(p.addr.Port())))
 	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EAFNOSUPPORT) { // There is no IPv6.
-		return nil, errors.Join(err, p.Close())
+		p.stopServing()
+		return nil, err
 	}
 	return p, nil
 }
@@ -123,6 +184,24 @@ func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*
 
 // Close ends the port and its connections, and waits for them to have ended.
 func (p *Port) Close() error {
+	p.stopServing()
+	if p.n.machine != nil {
+		p.n.machine.change(p.led, nil)
+	}
+	return nil
+}
+
+// Release ends what this process does for the port, as the process' own end would: the kernel goes on leading clients
+// outside, until somebody serves the port again, or others of the same owner without it.
+func (p *Port) Release() {
+	p.stopServing()
+	if p.n.machine != nil {
+		p.n.machine.leave(p.led)
+	}
+}
+
+// stopServing ends what this process does for the port, and waits for its connections to have ended.
+func (p *Port) stopServing() {
 	p.once.Do(func() {
 		p.stop()
 		if p.tcp != nil {
@@ -134,10 +213,9 @@ func (p *Port) Close() error {
 			p.end()
 		}
 		if p.loopback != nil {
-			_ = p.loopback.Close() // It has no error either.
+			p.loopback.stopServing()
 		}
 	})
-	return nil
 }
 
 // Addr is where the machine listens.
@@ -150,7 +228,7 @@ func (p *Port) dial(ctx context.Context, from net.Conn) (net.Conn, error) {
 
 // lead connects to a client's target, as the client.
 func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error) {
-	target, err := p.cfg.Target(client)
+	target, err := p.cfg.target(client.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -269,46 +347,37 @@ type hostPorts struct {
 func (n *Namespace) serveHostPorts(sandbox string, cfg AttachConfig) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if had := n.ports[sandbox]; slices.Equal(had.wanted, cfg.HostPorts) && slices.Equal(had.to, cfg.Addresses) {
+	had := n.ports[sandbox]
+	if slices.Equal(had.wanted, cfg.HostPorts) && slices.Equal(had.to, cfg.Addresses) {
 		return nil // With their connections.
 	}
-	n.endHostPorts(sandbox)
-	var kept []*Port
+	var begin []PortConfig
 	for _, h := range cfg.HostPorts {
-		target := func(client netip.AddrPort) (netip.AddrPort, error) {
-			var to netip.Addr
-			for _, a := range cfg.Addresses {
-				if !to.IsValid() || a.Is4() == client.Addr().Is4() {
-					to = a
-				}
-			}
-			return netip.AddrPortFrom(to, h.Port), nil
+		port := PortConfig{Network: h.Network, Listen: h.Host}
+		for _, a := range cfg.Addresses {
+			port.Targets = append(port.Targets, netip.AddrPortFrom(a, h.Port))
 		}
-		p, err := n.ServePort(n.work, PortConfig{Network: h.Network, Listen: h.Host, Target: target})
-		if err != nil {
-			for _, p := range kept {
-				_ = p.Close()
-			}
-			return fmt.Errorf("the host port %d: %w", h.Host.Port(), err)
-		}
-		kept = append(kept, p)
+		begin = append(begin, port)
 	}
-	if len(kept) > 0 {
-		n.ports[sandbox] = hostPorts{wanted: slices.Clone(cfg.HostPorts), to: slices.Clone(cfg.Addresses), served: kept}
+	delete(n.ports, sandbox)
+	ports, errs := n.changePorts(n.work, sandbox, had.served, begin)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		n.changePorts(n.work, sandbox, slices.DeleteFunc(ports, func(p *Port) bool { return p == nil }), nil)
+		return fmt.Errorf("the host port %d: %w", cfg.HostPorts[i].Host.Port(), err)
+	}
+	if len(ports) > 0 {
+		n.ports[sandbox] = hostPorts{wanted: slices.Clone(cfg.HostPorts), to: slices.Clone(cfg.Addresses), served: ports}
 	}
 	return nil
 }
 
+// closeHostPorts ends the ports of a sandbox, those also that a server before has served.
 func (n *Namespace) closeHostPorts(sandbox string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.endHostPorts(sandbox)
-}
-
-// endHostPorts needs the lock.
-func (n *Namespace) endHostPorts(sandbox string) {
-	for _, p := range n.ports[sandbox].served {
-		_ = p.Close()
-	}
+	n.changePorts(n.work, sandbox, n.ports[sandbox].served, nil)
 	delete(n.ports, sandbox)
 }

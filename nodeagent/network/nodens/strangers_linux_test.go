@@ -209,8 +209,8 @@ func testStrangers(t *testing.T, way nodens.Egress, elsewhere string, ours func(
 	check(t, n.AddAddresses(t.Context(), netip.MustParseAddr("10.96.0.10")))
 	translate(t, n, "10.244.0.1", 7777, "10.244.0.6", 80)
 	p, err := n.ServePort(t.Context(), nodens.PortConfig{Network: "tcp",
-		Listen: netip.MustParseAddrPort("0.0.0.0:8081"),
-		Target: func(netip.AddrPort) (netip.AddrPort, error) { return netip.MustParseAddrPort("10.244.0.1:7777"), nil }})
+		Listen:  netip.MustParseAddrPort("0.0.0.0:8081"),
+		Targets: []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:7777")}})
 	check(t, err)
 	works(n, a, b, 6)
 	_, err = askFrom("tcp", lan, lan+":8081")

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -18,11 +17,14 @@ import (
 
 // seen is what Verify compares with.
 type seen struct {
-	// machine and inside are the rules of the machine and of the node namespace; machine stays empty without root.
-	machine, inside ruleset
-	// drops says which rules of the machine drop what is forwarded, empty if none do, since the generation judged.
-	drops  string
-	judged uint32
+	// inside are the rules of the node namespace.
+	inside ruleset
+	// drops says which rules of the machine drop what is forwarded, judges which judge what comes to it; empty if none
+	// do. They were looked at when somebody had changed rules so often as judged says.
+	drops, judges string
+	judged        int
+	// said is which of judges the log has.
+	said string
 	// free says that the kernel could be the way out again when that was looked at last.
 	free bool
 }
@@ -33,24 +35,28 @@ type ruleset struct {
 	table      string // Our table, by the kernel's numbers of its rules; empty if it is not there.
 }
 
-// look reads a ruleset again if it has changed since last.
-func look(
-	last ruleset, table string, netfilter func() (*mdlayher.Conn, error), open func() (*nftables.Conn, error),
-) (now ruleset, err error) {
+// lookInside reads the rules of the node namespace again if they have changed since last.
+func (n *Namespace) lookInside(last ruleset) (now ruleset, err error) {
 	// First, so that a change meanwhile is seen by the next look.
-	if now.generation, err = nft.Generation(netfilter); err != nil {
+	if now.generation, err = nft.Generation(n.Netfilter); err != nil {
 		return ruleset{}, err
 	}
 	if now.generation == last.generation && last.table != "" {
 		return last, nil
 	}
-	conn, err := open()
+	conn, err := n.NFTables()
 	if err != nil {
 		return ruleset{}, err
 	}
+	now.table, err = rulesIn(conn, "monoplane")
+	return now, err
+}
+
+// rulesIn returns the rules of a table, by the kernel's numbers of them; empty if it is not there.
+func rulesIn(conn *nftables.Conn, table string) (string, error) {
 	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return ruleset{}, fmt.Errorf("the chains of the table %s: %w", table, err)
+		return "", fmt.Errorf("the chains of the table %s: %w", table, err)
 	}
 	var text strings.Builder
 	for _, c := range chains {
@@ -59,7 +65,7 @@ func look(
 		}
 		rules, err := conn.GetRules(c.Table, c)
 		if err != nil {
-			return ruleset{}, fmt.Errorf("the rules of the table %s: %w", table, err)
+			return "", fmt.Errorf("the rules of the table %s: %w", table, err)
 		}
 		fmt.Fprint(&text, c.Name)
 		for _, r := range rules {
@@ -67,27 +73,13 @@ func look(
 		}
 		fmt.Fprintln(&text)
 	}
-	now.table = text.String()
-	return now, nil
-}
-
-func (n *Namespace) lookInside(last ruleset) (ruleset, error) {
-	return look(last, "monoplane", n.Netfilter, n.NFTables)
-}
-
-func (n *Namespace) lookAtMachine(last ruleset) (ruleset, error) {
-	return look(last, hostTable(n.cfg.Cluster),
-		func() (*mdlayher.Conn, error) { return mdlayher.Dial(unix.NETLINK_NETFILTER, nil) },
-		func() (*nftables.Conn, error) { return nftables.New() })
+	return text.String(), nil
 }
 
 // remember looks at the rules that have just been made. What cannot be read now is found changed by the next Verify.
 func (n *Namespace) remember() {
 	var err error
-	if n.seen.inside, err = n.lookInside(ruleset{}); err == nil && !n.cfg.Rootless {
-		n.seen.machine, err = n.lookAtMachine(ruleset{})
-	}
-	if err != nil {
+	if n.seen.inside, err = n.lookInside(ruleset{}); err != nil {
 		n.cfg.Log.Warn("the rules of the pod network cannot be read", "error", err)
 	}
 }
@@ -177,20 +169,18 @@ func (n *Namespace) missing() (wrong []string, err error) {
 			}
 		}
 	}
-	now, err := n.lookAtMachine(n.seen.machine)
+	intact, others, err := n.machine.intact()
 	if err != nil {
 		return nil, err
 	}
-	if now.table == "" || now.table != n.seen.machine.table {
+	if !intact {
 		wrong = append(wrong, "the table "+hostTable(n.cfg.Cluster))
-	} else {
-		n.seen.machine = now
 	}
-	if now.generation != n.seen.judged {
-		if n.seen.drops, err = dropped(&n.cfg); err != nil {
+	if others != n.seen.judged {
+		if n.seen.drops, n.seen.judges, err = dropped(&n.cfg); err != nil {
 			return nil, err
 		}
-		n.seen.judged = now.generation
+		n.seen.judged = others
 	}
 	return wrong, nil
 }
@@ -219,8 +209,16 @@ func (n *Namespace) repair(ctx context.Context) error {
 	return n.setUp(ctx)
 }
 
-// leave makes the way out the one that is possible.
+// leave makes the way out the one that is possible, and that of clients of the machine's ports.
 func (n *Namespace) leave(ctx context.Context, why string) error {
+	if err := n.change(ctx, why); err != nil {
+		return err
+	}
+	return n.lead()
+}
+
+// change makes the way out the one that is possible.
+func (n *Namespace) change(ctx context.Context, why string) error {
 	had := n.status.Why
 	free := n.seen.free
 	n.seen.free = why == ""
@@ -239,4 +237,29 @@ func (n *Namespace) leave(ctx context.Context, why string) error {
 		return nil // For another reason than before.
 	}
 	return n.setUp(ctx)
+}
+
+// lead has the kernel lead clients of the machine's ports where it is the way out of pods, too. Rules of others for
+// what comes to the machine's own ports would not see those clients any more: where there are such, the process serves
+// all.
+func (n *Namespace) lead() error {
+	if n.machine == nil {
+		return nil
+	}
+	links, all, err := forwards(&n.cfg)
+	if err != nil {
+		return err
+	}
+	if n.Status().Egress != EgressMasquerade || n.seen.judges != "" {
+		links = [2][]uint32{}
+	}
+	if n.seen.judges != n.seen.said {
+		if n.seen.said = n.seen.judges; n.seen.said != "" {
+			n.cfg.Log.Info("clients outside reach the machine's ports through this process", "why", n.seen.said)
+		} else {
+			n.cfg.Log.Info("clients outside reach the machine's ports on the pods' way out")
+		}
+	}
+	n.machine.leadFrom(links, all)
+	return nil
 }

@@ -2,8 +2,6 @@ package ocinode
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -26,6 +24,7 @@ type ports struct {
 
 	mu     sync.Mutex
 	wanted []proxy.Port
+	told   bool
 	wake   chan struct{}
 
 	// What follows belongs to run.
@@ -41,7 +40,7 @@ func newPorts(ns *nodens.Namespace, ranges []netip.Prefix, log *slog.Logger) *po
 // want is told which ports there are to be.
 func (p *ports) want(all []proxy.Port) {
 	p.mu.Lock()
-	p.wanted = all
+	p.wanted, p.told = all, true
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -53,10 +52,11 @@ func (p *ports) want(all []proxy.Port) {
 func (p *ports) run(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		wanted := p.wanted
+		wanted, told := p.wanted, p.told
 		p.mu.Unlock()
 		var again <-chan time.Time
-		if !p.set(ctx, wanted) {
+		// Before it is known what is wanted, nothing ends that a server before has served.
+		if told && !p.set(ctx, wanted) {
 			again = time.After(retryPorts)
 		}
 		select {
@@ -74,9 +74,10 @@ func (p *ports) set(ctx context.Context, wanted []proxy.Port) bool {
 	for _, w := range wanted {
 		keep[w] = true
 	}
+	var end []*nodens.Port
 	for w, port := range p.open {
 		if !keep[w] {
-			_ = port.Close()
+			end = append(end, port)
 			delete(p.open, w)
 		}
 	}
@@ -86,24 +87,25 @@ func (p *ports) set(ctx context.Context, wanted []proxy.Port) bool {
 		}
 	}
 	all, results := true, make(map[proxy.Port]error, len(wanted))
+	var new []proxy.Port
+	var begin []nodens.PortConfig
 	for _, w := range wanted {
 		results[w] = nil
-		if p.open[w] != nil {
-			continue
+		if p.open[w] == nil {
+			new, begin = append(new, w), append(begin, p.config(w))
 		}
-		listen := w.Listen
-		if !listen.Addr().IsValid() {
-			listen = netip.AddrPortFrom(netip.IPv6Unspecified(), listen.Port())
-		}
-		port, err := p.ns.ServePort(ctx, nodens.PortConfig{Network: w.Network, Listen: listen, Target: p.target(w.Target)})
+	}
+	opened, errs := p.ns.ChangePorts(ctx, end, begin)
+	for i, w := range new {
+		err := errs[i]
 		if err == nil {
-			p.open[w] = port
+			p.open[w] = opened[i]
 			delete(p.said, w)
 			continue
 		}
 		all, results[w] = false, err
 		if !p.said[w] {
-			p.log.Warn("a port of a Service cannot be served on this machine; it is tried again", "port", listen,
+			p.log.Warn("a port of a Service cannot be served on this machine; it is tried again", "port", begin[i].Listen,
 				"network", w.Network, "error", err)
 			p.said[w] = true
 		}
@@ -112,30 +114,27 @@ func (p *ports) set(ctx context.Context, wanted []proxy.Port) bool {
 	return all
 }
 
-// target leads clients to the Service's address, or to the namespace's own of the client's family.
-func (p *ports) target(to netip.AddrPort) func(netip.AddrPort) (netip.AddrPort, error) {
-	return func(client netip.AddrPort) (netip.AddrPort, error) {
-		if to.Addr().IsValid() {
-			return to, nil
-		}
-		for _, r := range p.ranges {
-			if own, _ := nodens.NodeAddresses(r); own.Is4() == client.Addr().Unmap().Is4() {
-				return netip.AddrPortFrom(own, to.Port()), nil
-			}
-		}
-		if len(p.ranges) == 0 {
-			return netip.AddrPort{}, errors.New("the node has no range of addresses")
-		}
-		// Pods have addresses of the other family only: the client is led there by one of the namespace's.
-		own, _ := nodens.NodeAddresses(p.ranges[0])
-		return netip.AddrPortFrom(own, to.Port()), nil
+// config leads clients to the Service's address, or to the namespace's own of their family. Where pods have addresses
+// of the other family only, that is the other one.
+func (p *ports) config(w proxy.Port) nodens.PortConfig {
+	cfg := nodens.PortConfig{Network: w.Network, Listen: w.Listen, Arrival: w.Arrival}
+	if !w.Listen.Addr().IsValid() {
+		cfg.Listen = netip.AddrPortFrom(netip.IPv6Unspecified(), w.Listen.Port())
 	}
+	if w.Target.Addr().IsValid() {
+		cfg.Targets = []netip.AddrPort{w.Target}
+		return cfg
+	}
+	for _, r := range p.ranges {
+		own, _ := nodens.NodeAddresses(r)
+		cfg.Targets = append(cfg.Targets, netip.AddrPortFrom(own, w.Target.Port()))
+	}
+	return cfg
 }
 
+// close has the kernel alone lead clients, to those who serve the ports next.
 func (p *ports) close() {
 	for _, port := range p.open {
-		if err := port.Close(); err != nil {
-			p.log.Warn("a port of a Service cannot be closed", "error", fmt.Errorf("%v: %w", port.Addr(), err))
-		}
+		port.Release()
 	}
 }

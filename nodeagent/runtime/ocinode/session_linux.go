@@ -47,6 +47,9 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 		}
 	}()
 	for _, r := range ranges {
+		if !ns.Status().Rootless {
+			cfg.Arrivals = append(cfg.Arrivals, nodens.ArrivalAddress(r))
+		}
 		own, _ := nodens.NodeAddresses(r)
 		packets, err := ns.ListenPacket(ctx, netip.AddrPortFrom(own, dnsPort))
 		if err != nil {

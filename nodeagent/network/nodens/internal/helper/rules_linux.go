@@ -36,8 +36,9 @@ const (
 //	  what a socket sends with an address of somebody else      its connection marked
 //	  what refuses a connection so marked                       delivered to its socket
 //	prerouting, behind the translation of Services
+//	  from the machine, of a connection so marked               marked as led by the machine's kernel from now on
 //	  answers to connections so marked                          delivered to their sockets
-//	  what a transparent socket of this namespace waits for     delivered to it
+//	  what a transparent socket of this namespace waits for     delivered to it, if it is not led so
 //	  from a pod, with an address that is not the pod's         dropped
 //	  from a pod to pods, Services, the node                    on, as routes say
 //	  from a pod to elsewhere, where the process is the way out to the process, or refused
@@ -91,11 +92,7 @@ func output(t *rules.Table) {
 	add := t.Chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, beforeDNAT)
 	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq,
 		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)),
-		direction(original),
-		[]expr.Any{
-			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
-			&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: 1},
-		})
+		direction(original), setMark(mark))
 	// Where rules of this namespace refuse such a connection, such as package policies', the kernel sends the refusal
 	// from here, to the address of somebody else, from where it would not come back.
 	add = t.Chain("refusals", nftables.ChainTypeRoute, nftables.ChainHookOutput, beforeDNAT)
@@ -104,9 +101,20 @@ func output(t *rules.Table) {
 
 // answers matches what answers connections that output has marked.
 func answers() []expr.Any {
-	return append(rules.Compare(&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, expr.CmpOpEq,
-		binaryutil.NativeEndian.PutUint32(mark)),
-		direction(replies)...)
+	return append(marked(expr.CmpOpEq, mark), direction(replies)...)
+}
+
+// marked compares the mark of a packet's connection.
+func marked(op expr.CmpOp, with uint32) []expr.Any {
+	return rules.Compare(&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, op, binaryutil.NativeEndian.PutUint32(with))
+}
+
+// setMark marks the connection of a packet.
+func setMark(to uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(to)},
+		&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: 1},
+	}
 }
 
 func direction(of byte) []expr.Any {
@@ -125,8 +133,14 @@ func deliver() []expr.Any {
 func prerouting(t *rules.Table, want *wire.Setup) {
 	accept := rules.Verdict(expr.VerdictAccept)
 	add := t.Chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, afterDNAT)
+	if want.Uplink != "" {
+		// The process may still have the socket of a flow that the machine's kernel leads here by now.
+		add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(want.Uplink+"\x00")), marked(expr.CmpOpEq, mark),
+			direction(original), setMark(led))
+	}
 	add(answers(), deliver())
-	add(rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0), deliver())
+	add(marked(expr.CmpOpNeq, led), rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0),
+		deliver())
 	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(podPrefix)), accept)
 	// What neighbours say to each other.
 	for _, p := range []string{"fe80::/10", "ff02::/16", "::/128"} {
@@ -157,12 +171,12 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 // they go on, to a listener that is not there.
 func input(t *rules.Table, ask []expr.Any) {
 	add := t.Chain("ask", nftables.ChainTypeFilter, nftables.ChainHookInput, afterPolicies)
-	marked := func(with uint32) []expr.Any {
+	carries := func(with uint32) []expr.Any {
 		return rules.Meta(expr.MetaKeyMARK, expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(with))
 	}
-	add(marked(mark), rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(podPrefix)), rules.Begins(), ask)
+	add(carries(mark), rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(podPrefix)), rules.Begins(), ask)
 	add = t.Chain("answer", nftables.ChainTypeFilter, nftables.ChainHookInput, afterPolicies+1)
-	add(marked(wire.Refused), rules.One(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
+	add(carries(wire.Refused), rules.One(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
 }
 
 func forward(t *rules.Table) {

@@ -15,9 +15,11 @@ import (
 )
 
 // The mark of packets that sockets of this namespace take although they are for other addresses, and the routing table
-// that delivers them here.
+// that delivers them here. Of connections, mark is for those of such sockets, led for those that were it before they
+// came over the link to the machine.
 const (
 	mark  = 0x6d70
+	led   = 0x6d72
 	table = 100
 )
 
@@ -79,6 +81,8 @@ func (s *server) sysctls() error {
 		{"ipv4/ip_forward", "1"},
 		{"ipv4/conf/all/rp_filter", "0"}, // The table of rules looks at sources, for both families.
 		{"ipv4/conf/default/rp_filter", "0"},
+		// Rules say what is for a socket, of both families. The kernel would ask sockets first: see led.
+		{"ipv4/udp_early_demux", "0"},
 		{"ipv4/conf/all/send_redirects", "0"},
 		{"ipv4/conf/default/send_redirects", "0"},
 	}

@@ -1,0 +1,453 @@
+//go:build rootonly
+
+package nodens_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	mdlayher "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/conntrack"
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+// Addresses of IPv6 of the machine and its neighbour.
+const lan6, neighbour6 = "2001:db8:2::2", "2001:db8:2::1"
+
+// clients are processes of the neighbour, who come to the machine's ports from outside.
+func clients(t *testing.T) func() *pod {
+	w := world(t)
+	if len(addresses(5)) > 1 {
+		w.do(order{Take: neighbour6 + "/64", On: "lan1"})
+		lan0, err := netlink.LinkByName("lan0")
+		check(t, err)
+		check(t, netlink.AddrAdd(lan0, &netlink.Addr{IPNet: ipnet(lan6 + "/64"), Flags: unix.IFA_F_NODAD}))
+		check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: lan0.Attrs().Index, Gw: net.ParseIP(neighbour6)}))
+	}
+	return func() *pod { return enter(t, nil, w.netns) }
+}
+
+// sees checks that an answer says that its client was seen by its own address.
+func sees(t *testing.T, where, answer string) {
+	t.Helper()
+	from, _, _ := strings.Cut(answer, " ")
+	at, err := netip.ParseAddrPort(from)
+	if got := at.Addr().Unmap().String(); err != nil || got != neighbour && got != neighbour6 {
+		t.Errorf("%s: the pod has seen its client as %q, %v", where, answer, err)
+	}
+}
+
+// onHost is how a pod is connected that has port 8090 of the machine.
+func onHost(host int) nodens.AttachConfig {
+	at := netip.MustParseAddrPort("[::]:8090")
+	return nodens.AttachConfig{Addresses: addresses(host), HostPorts: []nodens.HostPort{
+		{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}}
+}
+
+// servesAll has a pod serve its clients.
+func servesAll(a *pod) {
+	a.do(order{Serve: "tcp", Addr: ":80"})
+	a.do(order{Serve: "udp", Addr: ":80"})
+}
+
+// balanced are ports as those of a node port and of the address of a load balancer.
+func balanced() (all []nodens.PortConfig) {
+	for _, network := range []string{"tcp", "udp"} {
+		all = append(all,
+			nodens.PortConfig{Network: network, Listen: netip.MustParseAddrPort("[::]:8081"),
+				Targets: []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:8081")}},
+			nodens.PortConfig{Network: network, Listen: netip.MustParseAddrPort(lan + ":8082"),
+				Targets: []netip.AddrPort{netip.MustParseAddrPort(lan + ":8082")},
+				Arrival: netip.AddrPortFrom(nodens.ArrivalAddress(pods4), 8082)})
+	}
+	return all
+}
+
+// change ends ports and begins others.
+func change(t *testing.T, n *nodens.Namespace, end []*nodens.Port, begin []nodens.PortConfig) []*nodens.Port {
+	t.Helper()
+	ports, errs := n.ChangePorts(t.Context(), end, begin)
+	check(t, errors.Join(errs...))
+	return ports
+}
+
+// shut does what the end of a server does.
+func shut(t *testing.T, n *nodens.Namespace, ports []*nodens.Port) {
+	t.Helper()
+	for _, p := range ports {
+		p.Release()
+	}
+	check(t, n.Close())
+}
+
+// TestRootPortsLiveOn: connections and flows of clients outside go on while no server runs, through the ports of pods
+// and of Services, and there are new ones; so it is while the next server has not said yet what is to be served.
+//
+// spec: NET-1
+func TestRootPortsLiveOn(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	_, err = n.Attach(t.Context(), "a", netns, onHost(5))
+	check(t, err)
+	servesAll(enterPod(t, n, netns))
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	translate(t, n, lan, 8082, "10.244.0.5", 80)
+	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
+	serves := change(t, n, nil, balanced())
+
+	ports := []string{lan + ":8090", lan + ":8081", lan + ":8082"}
+	if len(addresses(5)) > 1 {
+		ports = append(ports, "["+lan6+"]:8090")
+	}
+	one := client()
+	tcp, udp := map[string]*pod{}, map[string]*pod{}
+	for _, port := range ports {
+		tcp[port], udp[port] = client(), client()
+		tcp[port].do(order{Hold: 1, Addr: port})
+		udp[port].do(order{Hold: 1, By: "udp", Addr: port})
+	}
+	works := func(when string) {
+		t.Helper()
+		for _, port := range ports {
+			where := when + ", " + port
+			sees(t, where+" flow", udp[port].do(order{Talk: true}).Text)
+			for _, network := range []string{"tcp", "udp"} {
+				sees(t, where+" "+network, one.do(order{Ask: network, Addr: port, Bytes: 1 << 20}).Text)
+			}
+		}
+	}
+	works("in the beginning")
+	for range 2 {
+		shut(t, n, serves)
+		works("without a server")
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		defer n.Close()
+		works("before it is known what is served")
+		_, err = n.Attach(t.Context(), "a", netns, onHost(5))
+		check(t, err)
+		works("with host ports")
+		serves = change(t, n, nil, balanced())
+		works("with a new server")
+	}
+	for _, port := range ports {
+		sees(t, "at last, "+port, tcp[port].do(order{Finish: true}).Text)
+	}
+}
+
+// refused checks that nobody answers at a port, at once.
+func refused(t *testing.T, when string, client *pod, port string) {
+	t.Helper()
+	for _, network := range []string{"tcp", "udp"} {
+		if got := client.try(order{Ask: network, Addr: port}); !strings.Contains(got.Err, "refused") {
+			t.Errorf("%s, %s by %s: %+v; want it refused", when, port, network, got)
+		}
+	}
+}
+
+// TestRootPortsEnd: with a port its connections end, and what is on its way to them does not come to who has the port
+// next as if it was theirs.
+func TestRootPortsEnd(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	n := open(t, config(t))
+	servesAll(podIn(t, n, "a", onHost(5)))
+	const port = lan + ":8090"
+	one, tcp, udp := client(), client(), client()
+	tcp.do(order{Hold: 1, Addr: port})
+	udp.do(order{Hold: 1, By: "udp", Addr: port})
+	udp.do(order{Talk: true})
+	check(t, n.Detach(t.Context(), "a"))
+	refused(t, "after the pod", one, port)
+	if got := tcp.try(order{Finish: true}); !strings.Contains(got.Err, "reset") {
+		t.Errorf("a connection to a pod that is gone: %+v; want a reset", got)
+	}
+	if got := udp.try(order{Talk: true}); !strings.Contains(got.Err, "refused") {
+		t.Errorf("a flow to a pod that is gone: %+v; want it refused", got)
+	}
+
+	servesAll(podIn(t, n, "b", onHost(6)))
+	tcp.do(order{Hold: 1, Addr: port})
+	udp.do(order{Talk: true})
+	check(t, n.Detach(t.Context(), "b"))
+	c := podIn(t, n, "c", onHost(7))
+	servesAll(c)
+	if got := tcp.try(order{Finish: true}); !strings.Contains(got.Err, "reset") {
+		t.Errorf("a connection to a pod before: %+v; want a reset", got)
+	}
+	sees(t, "a flow to the next pod", udp.do(order{Talk: true}).Text)
+	if got := c.do(order{Heard: true}).Text; !strings.Contains(got, neighbour+":") {
+		t.Errorf("the next pod has heard from %q", got)
+	}
+	sees(t, "the next pod", one.do(order{Ask: "tcp", Addr: port}).Text)
+}
+
+// TestRootPortsLapse: what a server before has served ends when it is known that nobody wants it any more, or when
+// somebody else has it.
+func TestRootPortsLapse(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	one := clients(t)()
+	cfg := config(t)
+	n := open(t, cfg)
+	servesAll(podIn(t, n, "a", onHost(5)))
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
+	serves := change(t, n, nil, balanced())
+	reopen := func() {
+		t.Helper()
+		shut(t, n, serves)
+		var err error
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		for _, port := range []string{lan + ":8090", lan + ":8081", lan + ":8082"} {
+			sees(t, "after a restart, "+port, one.do(order{Ask: "tcp", Addr: port}).Text)
+		}
+	}
+	reopen()
+	serves = change(t, n, nil, balanced()[:1]) // The node port of TCP.
+	sees(t, "a port that is wanted", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
+	refused(t, "not wanted", one, lan+":8082")
+	sees(t, "another's port", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
+	serves = append(serves, change(t, n, nil, balanced()[1:])...)
+
+	reopen()
+	check(t, n.Detach(t.Context(), "a"))
+	refused(t, "of a pod that is gone", one, lan+":8090")
+	check(t, n.Close())
+	servesAll(podIn(t, open(t, cfg), "a", onHost(5)))
+}
+
+// TestRootPortsTaken: where somebody else has taken a port while no server ran, clients come to who has it.
+func TestRootPortsTaken(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	one := clients(t)()
+	cfg := config(t)
+	n := open(t, cfg)
+	servesAll(podIn(t, n, "a", onHost(5)))
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	shut(t, n, change(t, n, nil, balanced()))
+	l, err := net.Listen("tcp", ":8081")
+	check(t, err)
+	n, err = nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	_, errs := n.ChangePorts(t.Context(), nil, balanced()[:1])
+	if !errors.Is(errs[0], unix.EADDRINUSE) {
+		t.Errorf("a port that is taken: %v", errs[0])
+	}
+	check(t, l.Close())
+	refused(t, "when that has ended", one, lan+":8081")
+	sees(t, "another port", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
+}
+
+// TestRootPortsOfProcess: the process serves the machine itself and its pods, and lets nobody in whom nobody inside could
+// answer.
+func TestRootPortsOfProcess(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	n := open(t, config(t))
+	a := podIn(t, n, "a", onHost(5))
+	servesAll(a)
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	for _, own := range []string{lan, "127.0.0.1"} {
+		if _, err := askFrom("tcp", own, own+":8090"); err != nil {
+			t.Errorf("the machine's own client: %v", err)
+		}
+	}
+	got := b.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text
+	if !strings.HasPrefix(got, "10.244.0.6:") {
+		t.Errorf("a pod is seen as %s", got)
+	}
+	w := client()
+	for _, stranger := range []string{linkLocal, asService} {
+		w.do(order{Take: stranger + "/32", On: "lan1"})
+		w.do(order{Spoof: stranger, Addr: lan + ":8090"})
+	}
+	sees(t, "the last one", w.do(order{Ask: "udp", Addr: lan + ":8090"}).Text)
+	for _, from := range strings.Fields(a.do(order{Heard: true}).Text) {
+		if at, err := netip.ParseAddrPort(from); err != nil || at.Addr().Unmap().String() != neighbour {
+			t.Errorf("the pod has heard from %s, %v", from, err)
+		}
+	}
+	check(t, n.Close())
+	for _, own := range []string{lan, "127.0.0.1"} {
+		if got, err := askFrom("tcp", own, own+":8090"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("without a server the machine's own client: %q, %v", got, err)
+		}
+	}
+	if got := b.try(order{Ask: "tcp", Addr: lan + ":8090"}); !strings.Contains(got.Err, "refused") {
+		t.Errorf("without a server a pod: %+v", got)
+	}
+}
+
+// TestRootPortsChangeWays: clients outside are served by the process where the machine does not forward, or where rules
+// of somebody else judge what comes to its ports, and by the kernel when that has changed. Flows go on.
+func TestRootPortsChangeWays(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	attach := func() {
+		t.Helper()
+		_, err := n.Attach(t.Context(), "a", netns, onHost(5))
+		check(t, err)
+	}
+	attach()
+	servesAll(enterPod(t, n, netns))
+	const port = lan + ":8090"
+	one, udp := client(), client()
+	udp.do(order{Hold: 1, By: "udp", Addr: port})
+	is := func(when string, kernel bool) {
+		t.Helper()
+		sees(t, when+", a flow", udp.do(order{Talk: true}).Text)
+		for _, network := range []string{"tcp", "udp"} {
+			sees(t, when+", "+network, one.do(order{Ask: network, Addr: port, Bytes: 1 << 20}).Text)
+		}
+		check(t, n.Close())
+		if kernel {
+			sees(t, when+", without a server", one.do(order{Ask: "tcp", Addr: port}).Text)
+		} else {
+			refused(t, when+", without a server", one, port)
+		}
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		attach()
+		sees(t, when+", after a restart", udp.do(order{Talk: true}).Text)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	is("in the beginning", true)
+
+	setting := "/proc/sys/net/ipv4/conf/lan0/forwarding"
+	check(t, os.WriteFile(setting, []byte("0"), 0))
+	check(t, n.Verify(t.Context()))
+	is("where the machine does not forward", false)
+	check(t, os.WriteFile(setting, []byte("1"), 0))
+	check(t, n.Verify(t.Context()))
+	check(t, n.Verify(t.Context()))
+	is("where it does again", true)
+	// A flow of the process that the machine has forgotten before the node namespace has is the kernel's from then on.
+	forgetAll(t)
+	sees(t, "a flow that was the process'", udp.do(order{Talk: true}).Text)
+	check(t, n.Close())
+	sees(t, "a flow that is the kernel's", udp.do(order{Talk: true}).Text)
+	n, err = nodens.Open(t.Context(), cfg)
+	check(t, err)
+	attach()
+
+	conn, err := nftables.New()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
+	input := conn.AddChain(&nftables.Chain{Name: "INPUT", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: input, Exprs: []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(22)},
+		&expr.Verdict{Kind: expr.VerdictDrop}}})
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	if got := n.Status().Egress; got != nodens.EgressMasquerade {
+		t.Errorf("pods go out by %s", got)
+	}
+	is("where somebody judges what comes to ports", false)
+	conn.DelTable(table)
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	is("where nobody does again", true)
+}
+
+// forgetAll has the machine's connection tracking forget everything.
+func forgetAll(t *testing.T) {
+	t.Helper()
+	conn, err := mdlayher.Dial(unix.NETLINK_NETFILTER, nil)
+	check(t, err)
+	defer conn.Close()
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		flows, err := conntrack.Flows(conn, family)
+		check(t, err)
+		for _, f := range flows {
+			check(t, conntrack.Forget(conn, f))
+		}
+	}
+}
+
+// TestRootPortsRepaired: what others take away of the kernel's rules for ports is put right.
+func TestRootPortsRepaired(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	one := clients(t)()
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	_, err = n.Attach(t.Context(), "a", netns, onHost(5))
+	check(t, err)
+	servesAll(enterPod(t, n, netns))
+	table := &nftables.Table{Name: nodens.HostTable("test"), Family: nftables.TableFamilyINet}
+	for what, damage := range map[string]func(*nftables.Conn){
+		"nothing":    func(*nftables.Conn) {},
+		"all":        func(c *nftables.Conn) { c.FlushRuleset() },
+		"the ports":  func(c *nftables.Conn) { c.FlushSet(&nftables.Set{Table: table, Name: "ports4"}) },
+		"the links":  func(c *nftables.Conn) { c.FlushSet(&nftables.Set{Table: table, Name: "links4"}) },
+		"the others": func(c *nftables.Conn) { c.FlushSet(&nftables.Set{Table: table, Name: "strangers4"}) },
+		"the rules":  func(c *nftables.Conn) { c.FlushChain(&nftables.Chain{Table: table, Name: "prerouting"}) },
+	} {
+		conn, err := nftables.New()
+		check(t, err)
+		damage(conn)
+		check(t, conn.Flush())
+		check(t, n.Verify(t.Context()))
+		elements, err := conn.GetSetElements(&nftables.Set{Table: table, Name: "strangers4", KeyType: nftables.TypeIPAddr,
+			Interval: true})
+		if err != nil || len(elements) == 0 {
+			t.Errorf("without %s: there are no strangers, %v", what, err)
+		}
+		check(t, n.Close())
+		for _, network := range []string{"tcp", "udp"} {
+			sees(t, "without "+what+", "+network, one.do(order{Ask: network, Addr: lan + ":8090"}).Text)
+		}
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		_, err = n.Attach(t.Context(), "a", netns, onHost(5))
+		check(t, err)
+	}
+	// A port that comes while the table is away.
+	conn, err := nftables.New()
+	check(t, err)
+	conn.FlushRuleset()
+	check(t, conn.Flush())
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	shut(t, n, change(t, n, nil, balanced()))
+	sees(t, "a port that came", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
+}
