@@ -13,11 +13,14 @@ import (
 //
 // spec: WORK-4, NET-1
 func TestRootLoadBalancer(t *testing.T) {
-	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
+	for name, uid := range map[string]int{"root": 0, "root forwards": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.uid = uid
 			far := m.outside(t)
+			if name == "root forwards" { // Then the kernel leads clients elsewhere to pods.
+				m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+			}
 			u := m.imageCluster(t)
 			u.begin(t)
 			k := u.kubectl(t)

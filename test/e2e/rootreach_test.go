@@ -20,11 +20,14 @@ import (
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootReach(t *testing.T) {
-	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
+	for name, uid := range map[string]int{"root": 0, "root forwards": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.uid = uid
 			far := m.outside(t)
+			if name == "root forwards" { // Then the kernel leads clients elsewhere to pods.
+				m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+			}
 			u := m.imageCluster(t)
 			// In a container, where there is neither a kubeconfig nor a name of the cluster.
 			tool := filepath.Join(u.home, "kubectl")
@@ -105,6 +108,9 @@ func TestRootReach(t *testing.T) {
 			apply(reachPolicies)
 			becomes("a pod that is isolated", "echo | nc -w 5 web.default.svc.cluster.local 80", "refused")
 			eventually(t, "clients elsewhere do not reach the host port of a pod that is isolated", not(fromFar("8088")))
+			k.ok(t, `patch networkpolicy web --type=json `+
+				`-p=[{"op":"add","path":"/spec/ingress/0/from/-","value":{"ipBlock":{"cidr":"192.0.2.2/32"}}}]`)
+			eventually(t, "a client elsewhere reaches it who is allowed by its address", fromFar("8088"))
 			becomes("a server elsewhere that is forbidden", "nc -w 5 192.0.2.2 9000 </dev/null", "refused")
 			becomes("the API of the node", "/kubectl auth whoami -o jsonpath={.status.userInfo.username}", self)
 			k.ok(t, "label pod client role=friend")
