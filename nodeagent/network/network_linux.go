@@ -123,6 +123,7 @@ func (n *Network) Retain(ctx context.Context, exists func(sandbox string) bool) 
 			return err
 		}
 	}
+	n.namespace.RetainPorts(exists)
 	return n.register.Retain(exists)
 }
 

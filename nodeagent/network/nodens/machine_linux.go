@@ -180,16 +180,20 @@ func disconnect(cluster string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
+	// What it leads, of whatever families that is, must not go on to where pods were: others may come to be there.
+	table := newMachineTable(&Config{Cluster: cluster, Log: slog.New(slog.DiscardHandler), PodRanges: []netip.Prefix{
+		netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}})
+	had, _ := table.read() // Who may not read it has made none.
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("nftables of the machine: %w", err)
 	}
-	t := &nftables.Table{Name: hostTable(cluster), Family: nftables.TableFamilyINet}
-	conn.AddTable(t)
-	conn.DelTable(t)
+	conn.AddTable(table.table())
+	conn.DelTable(table.table())
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the machine's table %s: %w", t.Name, err)
+		return fmt.Errorf("the machine's table %s: %w", hostTable(cluster), err)
 	}
+	table.forget(had.ports)
 	return nil
 }
 

@@ -390,14 +390,14 @@ func entryOf(e nftables.SetElement, v6, hasAddress bool) (hostPort, lead, bool) 
 		lead{netip.AddrPortFrom(to, port(e.Val[size:])), e.Comment}, true
 }
 
-// lapsed returns what is left of an owner, and at ports that could not be had.
-func (t *machineTable) lapsed(owner string, taken map[hostPort]lead) map[hostPort]lead {
+// lapsed returns those of the ports that are left of which f says so.
+func (t *machineTable) lapsed(f func(hostPort, lead) bool) map[hostPort]lead {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := map[hostPort]lead{}
 	for k := range t.left {
-		if _, is := taken[k]; is || t.ports[k].owner == owner {
-			found[k] = t.ports[k]
+		if l := t.ports[k]; f(k, l) {
+			found[k] = l
 		}
 	}
 	return found

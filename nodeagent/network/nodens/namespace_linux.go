@@ -73,9 +73,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	}
 	if !n.cfg.Rootless {
 		n.machine = newMachineTable(&n.cfg)
-		if !isNew { // Nobody is in a new one to whom clients could be led.
-			n.machine.adopt()
-		}
+		n.machine.adopt()
 	}
 	if err := n.plan(ctx, hello); err != nil {
 		return nil, err

@@ -72,7 +72,8 @@ type Port struct {
 // addresses of one family only, all of the machine's addresses are those of that family, and loopback. It fails if
 // the port is taken.
 //
-// Clients outside are led by the kernel where it can: see machineTable. This process serves the others.
+// Clients outside are led by the kernel where it can: see machineTable. This process serves the others. Where the
+// context ends, the kernel goes on, as after Release.
 func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	ports, errs := n.ChangePorts(ctx, nil, []PortConfig{cfg})
 	return ports[0], errs[0]
@@ -89,7 +90,8 @@ func (n *Namespace) ChangePorts(ctx context.Context, end []*Port, begin []PortCo
 func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, begin []PortConfig) (
 	[]*Port, []error,
 ) {
-	ended, begun, taken := map[hostPort]lead{}, map[hostPort]lead{}, map[hostPort]lead{}
+	ended, begun := map[hostPort]lead{}, map[hostPort]lead{}
+	taken := map[hostPort]lead{} // By somebody else.
 	for _, p := range end {
 		maps.Copy(ended, p.led)
 		p.stopServing()
@@ -105,7 +107,10 @@ func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, 
 		maps.Copy(begun, led)
 	}
 	if n.machine != nil {
-		maps.Copy(ended, n.machine.lapsed(owner, taken))
+		maps.Copy(ended, n.machine.lapsed(func(k hostPort, l lead) bool {
+			_, is := taken[k]
+			return is || l.owner == owner
+		}))
 		n.machine.change(ended, begun)
 	}
 	return ports, errs
@@ -198,6 +203,14 @@ func (p *Port) Release() {
 	if p.n.machine != nil {
 		p.n.machine.leave(p.led)
 	}
+}
+
+// RetainPorts ends ports of sandboxes that are no more, which a server before has served.
+func (n *Namespace) RetainPorts(exists func(sandbox string) bool) {
+	if n.machine == nil {
+		return
+	}
+	n.machine.change(n.machine.lapsed(func(_ hostPort, l lead) bool { return l.owner != "" && !exists(l.owner) }), nil)
 }
 
 // stopServing ends what this process does for the port, and waits for its connections to have ended.

@@ -232,10 +232,41 @@ func TestRootPortsLapse(t *testing.T) {
 	serves = append(serves, change(t, n, nil, balanced()[1:])...)
 
 	reopen()
-	check(t, n.Detach(t.Context(), "a"))
-	refused(t, "of a pod that is gone", one, lan+":8090")
+	n.RetainPorts(func(sandbox string) bool { return sandbox == "a" })
+	sees(t, "of a pod that is there", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
+	n.RetainPorts(func(string) bool { return false })
+	refused(t, "of a pod that is not", one, lan+":8090")
+	sees(t, "a Service's port", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
+
+	servesAll(podIn(t, n, "b", onHost(6)))
 	check(t, n.Close())
-	servesAll(podIn(t, open(t, cfg), "a", onHost(5)))
+	n, err := nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	sees(t, "of another pod", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
+	check(t, n.Detach(t.Context(), "b"))
+	refused(t, "of a pod that is disconnected", one, lan+":8090")
+}
+
+// TestRootPortsOfANetworkBefore: a flow does not go on to where the pod was whose network has been removed.
+func TestRootPortsOfANetworkBefore(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	cfg := config(t)
+	n := open(t, cfg)
+	servesAll(podIn(t, n, "a", onHost(5)))
+	udp := client()
+	udp.do(order{Hold: 1, By: "udp", Addr: lan + ":8090"})
+	sees(t, "the first pod", udp.do(order{Talk: true}).Text)
+	check(t, n.Close())
+	check(t, nodens.Remove(t.Context(), cfg))
+	n, err := nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	servesAll(podIn(t, n, "b", onHost(6)))
+	sees(t, "the next pod", udp.do(order{Talk: true}).Text)
 }
 
 // TestRootPortsTaken: where somebody else has taken a port while no server ran, clients come to who has it.
@@ -356,7 +387,7 @@ func TestRootPortsChangeWays(t *testing.T) {
 	check(t, n.Verify(t.Context()))
 	is("where it does again", true)
 	// A flow of the process that the machine has forgotten before the node namespace has is the kernel's from then on.
-	forgetAll(t)
+	forgetEverything(t)
 	sees(t, "a flow that was the process'", udp.do(order{Talk: true}).Text)
 	check(t, n.Close())
 	sees(t, "a flow that is the kernel's", udp.do(order{Talk: true}).Text)
@@ -385,8 +416,8 @@ func TestRootPortsChangeWays(t *testing.T) {
 	is("where nobody does again", true)
 }
 
-// forgetAll has the machine's connection tracking forget everything.
-func forgetAll(t *testing.T) {
+// forgetEverything has the machine's connection tracking forget everything.
+func forgetEverything(t *testing.T) {
 	t.Helper()
 	conn, err := mdlayher.Dial(unix.NETLINK_NETFILTER, nil)
 	check(t, err)
