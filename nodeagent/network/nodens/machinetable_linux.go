@@ -414,8 +414,8 @@ func (t *machineTable) leave(led map[hostPort]lead) {
 	}
 }
 
-// change ends ports and begins others. Where the kernel refuses that, the next Verify writes the table anew; until then
-// the process serves what has begun.
+// change ends ports and begins others. Where the kernel refuses that, the next Verify writes the table anew; until
+// then the process serves what has begun.
 func (t *machineTable) change(end, begin map[hostPort]lead) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -294,8 +294,8 @@ func TestRootPortsTaken(t *testing.T) {
 	sees(t, "another port", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
 }
 
-// TestRootPortsOfProcess: the process serves the machine itself and its pods, and lets nobody in whom nobody inside could
-// answer.
+// TestRootPortsOfProcess: the process serves the machine itself and its pods, and lets nobody in whom nobody inside
+// could answer.
 func TestRootPortsOfProcess(t *testing.T) {
 	if !onMachine(t, false) {
 		return
@@ -336,8 +336,8 @@ func TestRootPortsOfProcess(t *testing.T) {
 	}
 }
 
-// TestRootPortsChangeWays: clients outside are served by the process where the machine does not forward, or where rules
-// of somebody else judge what comes to its ports, and by the kernel when that has changed. Flows go on.
+// TestRootPortsChangeWays: clients outside are served by the process where the machine does not forward, or where
+// rules of somebody else judge what comes to its ports, and by the kernel when that has changed. Flows go on.
 func TestRootPortsChangeWays(t *testing.T) {
 	if !onMachine(t, false) {
 		return
