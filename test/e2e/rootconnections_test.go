@@ -18,10 +18,10 @@ import (
 )
 
 // TestRootConnectionsLiveOn kills the server while connections of a pod are in use, and starts it again: those to
-// another pod and to a Service go on all the time, and where the kernel forwards them so do one to another machine, and
-// those from there to a node port, a host port and the port of a load balancer, of which there are new ones meanwhile.
-// Without root, these end with the process that they go through, and can be had again afterwards. The other machine sees
-// the address of the pods'.
+// another pod and to a Service go on all the time, and where the kernel forwards them so do one to another machine,
+// and those from there to a node port, a host port and the port of a load balancer, of which there are new ones
+// meanwhile. Without root, these end with the process that they go through, and can be had again afterwards. The other
+// machine sees the address of the pods'.
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {

@@ -23,11 +23,16 @@ import (
 // before us, as before the sockets of this process.
 const behindOthers = -99
 
+// beforeTracking is where packets are looked at before connection tracking knows them.
+const beforeTracking = -300
+
 // mostElements bounds the elements of one message: it has room for 64 KiB.
 const mostElements = 200
 
 // machineTable keeps the table of nftables that the machine has for a cluster:
 //
+//	guard
+//	  over other links than ours, with an address of the pods' ranges   dropped: policies know pods by their addresses
 //	prerouting
 //	  over a link of the set links, of no address of the set strangers, for a port of a map
 //	                                                                    to its target, over our link
@@ -259,7 +264,12 @@ func (t *machineTable) write() error {
 
 // chains writes the rules.
 func (t *machineTable) chains(r *rules.Table, all []tableSets) {
-	add := r.Chain("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, behindOthers)
+	add := r.Chain("guard", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, beforeTracking)
+	for _, p := range t.cfg.PodRanges {
+		add(rules.In(p, rules.Source), over(expr.CmpOpNeq, "lo"), over(expr.CmpOpNeq, hostLink(t.cfg.Cluster)),
+			rules.Verdict(expr.VerdictDrop))
+	}
+	add = r.Chain("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, behindOthers)
 	for _, s := range all {
 		family := byte(unix.NFPROTO_IPV4)
 		if s.v6 {
@@ -294,6 +304,11 @@ func (t *machineTable) chains(r *rules.Table, all []tableSets) {
 			rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, []byte(hostLink(t.cfg.Cluster)+"\x00")),
 			rules.One(&expr.Masq{}))
 	}
+}
+
+// over compares the link that a packet has come over.
+func over(op expr.CmpOp, link string) []expr.Any {
+	return rules.Meta(expr.MetaKeyIIFNAME, op, []byte(link+"\x00"))
 }
 
 // batch makes one change. It needs the lock.

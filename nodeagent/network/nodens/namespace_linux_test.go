@@ -422,7 +422,7 @@ func testPorts(t *testing.T) {
 
 func TestRootlessPortsOfFamilies(t *testing.T) {
 	if onMachine(t, true, strangeClients) {
-		testPortsOfFamilies(t)
+		testPortsOfFamilies(t, asPod)
 	}
 }
 
@@ -430,20 +430,22 @@ func TestRootlessPortsOfFamilies(t *testing.T) {
 const (
 	linkLocal = "169.254.7.7"
 	asService = "10.96.0.77"
+	asPod     = "10.244.0.77"
 )
 
 // strangeClients gives the machine the addresses of such clients.
 func strangeClients(t *testing.T) {
 	lo, err := netlib.LinkByName("lo")
 	check(t, err)
-	for _, a := range []string{linkLocal, asService} {
+	for _, a := range []string{linkLocal, asService, asPod} {
 		check(t, netlib.AddrAdd(lo, &netlib.Addr{IPNet: ipnet(a + "/32")}))
 	}
 }
 
 // testPortsOfFamilies: a client reaches the pod by the family that it has come by, as itself. Who would have to come
-// with the node's address instead, which policies always allow, is let in only if it is the machine itself.
-func testPortsOfFamilies(t *testing.T) {
+// with the node's address instead, which policies always allow, is let in only if it is the machine itself. Strangers
+// are further clients that are not let in.
+func testPortsOfFamilies(t *testing.T, strangers ...string) {
 	both := map[string]string{outside: outside, outside6: outside6, "127.0.0.1": "10.244.0.1", "::1": "fd00:244::1"}
 	one := map[string]string{outside: outside, outside6: "", "127.0.0.1": "10.244.0.1", "::1": "10.244.0.1"}
 	for name, c := range map[string]struct {
@@ -475,7 +477,7 @@ func testPortsOfFamilies(t *testing.T) {
 					}
 				}
 			}
-			for _, client := range []string{linkLocal, asService} {
+			for _, client := range append(strangers, linkLocal, asService) {
 				if got, err := askFrom("tcp", client, client+":8090"); err == nil {
 					t.Errorf("from %s: %q", client, got)
 				}

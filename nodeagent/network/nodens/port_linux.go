@@ -245,6 +245,9 @@ func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	if p.n.cfg.Rootless && p.n.inPodRange(client.Addr()) { // Nobody on the machine has such an address.
+		return nil, fmt.Errorf("the client %s has a forged address", client)
+	}
 	if p.n.isMachine(client.Addr()) {
 		return p.n.Dial(ctx, p.cfg.Network, netip.AddrPort{}, target)
 	}

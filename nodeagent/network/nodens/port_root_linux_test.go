@@ -315,7 +315,8 @@ func TestRootPortsOfProcess(t *testing.T) {
 		t.Errorf("a pod is seen as %s", got)
 	}
 	w := client()
-	for _, stranger := range []string{linkLocal, asService} {
+	const asOther, asNode = "10.244.0.6", "10.244.0.1"
+	for _, stranger := range []string{linkLocal, asService, asOther, asNode} {
 		w.do(order{Take: stranger + "/32", On: "lan1"})
 		w.do(order{Spoof: stranger, Addr: lan + ":8090"})
 	}

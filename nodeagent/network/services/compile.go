@@ -152,8 +152,8 @@ func (c *compiler) outside(p *corev1.ServicePort, v6 bool, what string, cluster,
 	}
 }
 
-// arrive claims an address that clients outside use, and that which stands for it. Ports of that one that nobody claims
-// are rejected, as those of a cluster IP.
+// arrive claims an address that clients outside use, and that which stands for it. Ports of that one that nobody
+// claims are rejected, as those of a cluster IP.
 func (c *compiler) arrive(p *corev1.ServicePort, v6 bool, ip netip.Addr, chain string) {
 	c.claim(p, v6, ip, p.GetPort(), chain, false)
 	arrival, ok := c.node.Arrivals[ip]
