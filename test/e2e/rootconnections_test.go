@@ -77,8 +77,10 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 				t.Errorf("elsewhere a pod is seen as %s; want the machine's address", address)
 			}
 		}
-		u.down(t)
+		// Not by down, which may stop the client's pod first.
+		k.ok(t, "delete pod echo --timeout=2m")
 		pod.ends(t)
+		u.down(t)
 	})
 }
 
