@@ -27,9 +27,17 @@ type command struct {
 // begin starts a command. The test's end kills it, should it still run.
 func begin(t *testing.T, args ...string) *command {
 	t.Helper()
-	c := &command{stdout: &capture{}, stderr: &capture{}, exited: make(chan struct{})}
+	c := &command{stdout: &capture{}, stderr: &capture{}}
+	c.begin(t, c.stdout, c.stderr, args...)
+	return c
+}
+
+// begin starts the command, which says what it has to say there.
+func (c *command) begin(t *testing.T, stdout, stderr io.Writer, args ...string) {
+	t.Helper()
+	c.exited = make(chan struct{})
 	cmd := exec.Command(binary(t, "monoplane"), args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), c.stdout, c.stderr
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -44,7 +52,6 @@ func begin(t *testing.T, args ...string) *command {
 		_ = c.proc.Kill() // It has ended, if all went well.
 		<-c.exited
 	})
-	return c
 }
 
 func (c *command) waitExit(t *testing.T) int {
@@ -209,31 +216,17 @@ func TestLeavingPodsDuringAStop(t *testing.T) {
 // stops its pods.
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
-	c := &cluster{dir: shortDir(t), stdout: &capture{}, stderr: &capture{}, exited: make(chan struct{})}
+	dir, up := shortDir(t), &command{stdout: &capture{}, stderr: &capture{}}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary(t, "monoplane"), upArgs(c.dir)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	up.begin(t, w, w, upArgs(dir)...)
 	w.Close()
-	c.proc = cmd.Process
-	go func() {
-		_ = cmd.Wait() // Its exit code says the same.
-		c.code = cmd.ProcessState.ExitCode()
-		close(c.exited)
-	}()
-	t.Cleanup(func() {
-		_ = c.proc.Kill() // It has ended, if all went well.
-		<-c.exited
-	})
-	go func() { _, _ = io.Copy(c.stdout, r) }() // Until it is closed below.
-	c.stdout.waitFor(t, "Ctrl-C stops")
-	c.url = regexp.MustCompile(`REST +(https://\S+)`).FindStringSubmatch(c.stdout.String())[1]
+	go func() { _, _ = io.Copy(up.stdout, r) }() // Until it is closed below.
+	up.stdout.waitFor(t, "Ctrl-C stops")
+	url := regexp.MustCompile(`REST +(https://\S+)`).FindStringSubmatch(up.stdout.String())[1]
+	c := &cluster{dir: dir, url: url}
 	b := newBox(t)
 	c.pods(t, "default").run(t, withGrace(podOf("polite", b.sh(
 		`trap 'exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30))
@@ -241,8 +234,10 @@ func TestNobodyListens(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c.signal(t, os.Interrupt)
-	if code := c.waitExit(t); code != 0 || alive(pid) {
+	if err := up.proc.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := up.waitExit(t); code != 0 || alive(pid) {
 		t.Errorf("the server ended with %d, pod alive: %v", code, alive(pid))
 	}
 }
