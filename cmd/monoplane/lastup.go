@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"monoplane.dev/internal/datadir"
-	"monoplane.dev/internal/dirlock"
 )
 
 // lastUpFile, in the data directory, holds a lastUp from the start of a server until it has ended without leaving a
@@ -135,20 +134,4 @@ func readLastUp(dir *datadir.Dir) (*lastUp, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir.Path(), lastUpFile), err)
 	}
 	return last, nil
-}
-
-// forgetLastUp is for when nothing is left to stop. Another server that has started meanwhile has written its own.
-func forgetLastUp(dataDir string) error {
-	dir, err := datadir.Open(dataDir)
-	if err != nil {
-		return err
-	}
-	lock, err := dirlock.AcquireIn(dir)
-	if used := (*dirlock.InUseError)(nil); errors.As(err, &used) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Remove(lastUpFile), lock.Release())
 }

@@ -155,13 +155,13 @@ func TestLastUpOfTheNextServer(t *testing.T) {
 	if _, err := keepLastUp(dir, nil, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := forgetLastUp(dir); err != nil || !exists() {
+	if err := forget(dir, lastUpFile); err != nil || !exists() {
 		t.Errorf("while a server runs: %v, the file is there: %v", err, exists())
 	}
 	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if err := forgetLastUp(dir); err != nil || exists() {
+	if err := forget(dir, lastUpFile); err != nil || exists() {
 		t.Errorf("when none runs: %v, the file is there: %v", err, exists())
 	}
 }

@@ -2,15 +2,16 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"monoplane.dev"
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 	"monoplane.dev/rules/podrange"
 )
@@ -24,13 +25,10 @@ var firstPodRanges = []string{podrange.Default, "172.24.0.0/16"}
 // choosePodRange returns where the addresses of pods come from when nobody says: what the cluster has had before, else
 // the first range that neither the machine uses, such as for another cluster, nor Services have.
 func choosePodRange(
-	dir string, services []netip.Prefix, inUse func(netip.Prefix) error, log *slog.Logger,
+	before string, services []netip.Prefix, inUse func(netip.Prefix) error, log *slog.Logger,
 ) (string, error) {
-	if before, err := os.ReadFile(filepath.Join(dir, podRangeFile)); err == nil {
-		text := strings.TrimSpace(string(before))
-		if _, err := podrange.Parse(text, 0, 0, services); err == nil {
-			return text, nil
-		}
+	if _, err := podrange.Parse(before, 0, 0, services); before != "" && err == nil {
+		return before, nil
 	}
 	var first error
 	for _, from := range firstPodRanges {
@@ -55,23 +53,40 @@ func choosePodRange(
 	return "", fmt.Errorf("no range is free for the addresses of pods (%w); --cluster-cidr names one", first)
 }
 
-// keepPodRange notes the range of the cluster's pods for its next start.
-func keepPodRange(cfg monoplane.Config) error {
-	if n, ok := cfg.Runtime.(monoplane.Networked); !ok || !n.HasNetwork() {
-		return nil
-	}
-	path := filepath.Join(cfg.DataDir, podRangeFile)
-	if before, err := os.ReadFile(path); err == nil && string(before) == cfg.ClusterCIDR+"\n" {
-		return nil
-	}
-	err := os.WriteFile(path+".new", []byte(cfg.ClusterCIDR+"\n"), 0o600)
-	if err == nil {
-		err = os.Rename(path+".new", path)
+// podRangeBefore returns the range of the cluster's pods at its last start; empty when there was none. What cannot be
+// read is not what is not there: the pods that run have addresses of it.
+func podRangeBefore(dataDir string) (string, error) {
+	dir, err := datadir.Open(dataDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
 	if err != nil {
-		return fmt.Errorf("the range of the pods' addresses cannot be kept: %w", err)
+		return "", fmt.Errorf("data directory: %w", err)
 	}
-	return nil
+	text, err := dir.ReadFile(podRangeFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the range of the pods' addresses: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// keepPodRange notes the range of the cluster's pods for its next start, and reports whether none was noted before.
+func keepPodRange(cfg *monoplane.Config) (isFirst bool, err error) {
+	if n, ok := cfg.Runtime.(monoplane.Networked); !ok || !n.HasNetwork() {
+		return false, nil
+	}
+	before, err := podRangeBefore(cfg.DataDir)
+	if err != nil || before == cfg.ClusterCIDR {
+		return false, err
+	}
+	dir, err := datadir.Open(cfg.DataDir)
+	if err == nil {
+		err = errors.Join(dir.Write(podRangeFile, []byte(cfg.ClusterCIDR+"\n")), dir.Sync())
+	}
+	if err != nil {
+		return false, fmt.Errorf("the range of the pods' addresses cannot be kept: %w", err)
+	}
+	return before == "", nil
 }
 
 // inUse says why a range cannot be had on this machine.

@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"monoplane.dev"
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 )
 
 // Without --cluster-cidr a cluster takes the first range that is free, and keeps it: its pods have addresses of it.
 // spec: NET-1
 func TestChoosePodRange(t *testing.T) {
-	log, dir := slog.New(slog.DiscardHandler), t.TempDir()
+	log, dir := slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "data")
 	used := map[string]bool{}
 	inUse := func(p netip.Prefix) error {
 		if used[p.String()] {
@@ -27,7 +28,11 @@ func TestChoosePodRange(t *testing.T) {
 	services := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
 	choose := func(want string) {
 		t.Helper()
-		if got, err := choosePodRange(dir, services, inUse, log); err != nil || got != want {
+		before, err := podRangeBefore(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := choosePodRange(before, services, inUse, log); err != nil || got != want {
 			t.Errorf("the range is %s, %v, want %s", got, err, want)
 		}
 	}
@@ -36,16 +41,22 @@ func TestChoosePodRange(t *testing.T) {
 	services[0] = netip.MustParsePrefix("10.245.7.0/24")
 	choose("10.246.0.0/16")
 
-	cfg := monoplane.Config{DataDir: dir, ClusterCIDR: "10.246.0.0/16", Runtime: ocinode.New(ocinode.Config{})}
-	if err := keepPodRange(cfg); err != nil {
+	if _, err := datadir.Make(dir); err != nil {
 		t.Fatal(err)
 	}
+	cfg := &monoplane.Config{DataDir: dir, ClusterCIDR: "10.246.0.0/16", Runtime: ocinode.New(ocinode.Config{})}
+	keep := func(wantFirst bool) {
+		t.Helper()
+		if isFirst, err := keepPodRange(cfg); err != nil || isFirst != wantFirst {
+			t.Fatalf("first: %v, %v, want %v", isFirst, err, wantFirst)
+		}
+	}
+	keep(true)
+	keep(false)
 	used["10.246.0.0/16"] = true // by this cluster itself
 	choose("10.246.0.0/16")
 	cfg.ClusterCIDR = "10.7.0.0/16,fd00:7::/56"
-	if err := keepPodRange(cfg); err != nil {
-		t.Fatal(err)
-	}
+	keep(false)
 	choose("10.7.0.0/16,fd00:7::/56")
 
 	if err := os.WriteFile(filepath.Join(dir, podRangeFile), []byte("nonsense"), 0o600); err != nil {
@@ -61,18 +72,71 @@ func TestChoosePodRange(t *testing.T) {
 	}
 	choose("172.24.0.0/16")
 	inUse = func(netip.Prefix) error { return errors.New("the machine has a route") }
-	if got, err := choosePodRange(dir, services, inUse, log); err == nil ||
+	if got, err := choosePodRange("", services, inUse, log); err == nil ||
 		!strings.Contains(err.Error(), "the machine has a route") || !strings.Contains(err.Error(), "--cluster-cidr") {
 		t.Errorf("where no range is free, %q is taken: %v", got, err)
 	}
 
 	for _, r := range []monoplane.Runtime{monoplane.HostRuntime(), ocinode.New(ocinode.Config{HostNetwork: true})} {
-		other := monoplane.Config{DataDir: t.TempDir(), Runtime: r, ClusterCIDR: "10.1.0.0/16"}
-		if err := keepPodRange(other); err != nil {
+		other := &monoplane.Config{DataDir: t.TempDir(), Runtime: r, ClusterCIDR: "10.1.0.0/16"}
+		if _, err := keepPodRange(other); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(filepath.Join(other.DataDir, podRangeFile)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a cluster whose pods have no addresses of their own keeps a range of them: %v", err)
 		}
+	}
+}
+
+// A range that is there and cannot be read is an error: pods may run that have addresses of it.
+func TestPodRangeThatCannotBeRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	data, err := datadir.Make(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, err := podRangeBefore(dir); before != "" || err != nil {
+		t.Errorf("without a file: %q, %v", before, err)
+	}
+	if _, err := data.Make(podRangeFile); err != nil { // reading a directory fails for root, too
+		t.Fatal(err)
+	}
+	if before, err := podRangeBefore(dir); err == nil || !strings.Contains(err.Error(), podRangeFile) {
+		t.Errorf("what cannot be read is taken for %q, %v", before, err)
+	}
+}
+
+// A range that was chosen is noted when the data directory is locked, before the machine has a link with it, and
+// forgotten when nothing has come of the start. One that was named is noted when it was not refused.
+//
+// spec: NET-1
+func TestPodRangeOfAStart(t *testing.T) {
+	for _, chosen := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "data")
+		if _, err := datadir.Make(dir); err != nil {
+			t.Fatal(err)
+		}
+		cfg := &monoplane.Config{DataDir: dir, ClusterCIDR: "10.7.0.0/16", Runtime: ocinode.New(ocinode.Config{})}
+		start := func() *notes { return &notes{cfg: cfg, chosen: chosen} }
+		step := func(what string, err error, isKept bool) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := podRangeBefore(dir)
+			if err != nil || (before == cfg.ClusterCIDR) != isKept || (before == "") == isKept {
+				t.Errorf("chosen: %v, %s: the range is %q, %v; kept: %v", chosen, what, before, err, isKept)
+			}
+		}
+		first := start()
+		step("locked", first.locked(), chosen)
+		step("failed", first.failed(), false)
+		second := start()
+		step("locked again", second.locked(), chosen)
+		step("started", second.started(), chosen)
+		step("ready", second.ready(), true)
+		third := start()
+		step("at the next start", third.locked(), true)
+		step("which fails", third.failed(), true)
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"monoplane.dev"
 )
 
-// up runs a cluster until a signal, an administrator's stop or a failure ends it. The settings are those that the
-// configuration was made of.
-func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string, stdout io.Writer) error {
+// up runs a cluster until a signal, an administrator's stop or a failure ends it.
+func up(ctx context.Context, cfg monoplane.Config, kept *notes, stdout io.Writer) error {
 	signals, ignore := notify()
 	defer ignore()
 	tuning, tuned := context.WithCancel(ctx)
@@ -31,19 +30,12 @@ func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string,
 		}
 	})
 
-	kept := false
-	keep := func(starting bool) (err error) {
-		if !cfg.Runtime.Simulated() {
-			kept, err = keepLastUp(cfg.DataDir, settings, starting)
-		}
-		return err
-	}
-	cfg.Locked = func() error { return keep(true) }
+	cfg.Locked = kept.locked
 	began := time.Now()
 	cluster, err := startUp(ctx, cfg, signals)
 	if err != nil {
-		if kept && !errors.Is(err, errEarly) { // nothing runs
-			err = errors.Join(err, forgetLastUp(cfg.DataDir))
+		if !errors.Is(err, errEarly) { // nothing runs
+			err = errors.Join(err, kept.failed())
 		}
 		return err
 	}
@@ -51,7 +43,7 @@ func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string,
 	r := running{
 		cluster: cluster, cfg: cfg, signals: signals, stdout: stdout, goesDown: len(cfg.Machine.Shutdown) > 0,
 	}
-	if err := keep(false); err != nil {
+	if err := kept.started(); err != nil {
 		cfg.Logger.Warn("if this server is killed, monoplane down does not know its settings", "error", err)
 	}
 	early := r.untilReady(ctx)
@@ -61,7 +53,7 @@ func up(ctx context.Context, cfg monoplane.Config, settings map[string][]string,
 		greetRefused(stdout, cluster)
 		r.untilStopped(ctx)
 	case early == nil:
-		if err := keepPodRange(cfg); err != nil {
+		if err := kept.ready(); err != nil {
 			cfg.Logger.Warn("another range may be taken at the next start", "error", err)
 		}
 		greet(stdout, cluster, cfg, time.Since(began))
@@ -248,7 +240,7 @@ func (r running) stop(ctx context.Context) error {
 	case err := <-stopped:
 		// That all pods have stopped is said afterwards, too.
 		if err == nil && r.cluster.StopPods(ctx, nil) == nil && !r.cfg.Runtime.Simulated() {
-			err = forgetLastUp(r.cfg.DataDir)
+			err = forget(r.cfg.DataDir, lastUpFile)
 		}
 		return err
 	case <-time.After(stopPatience):

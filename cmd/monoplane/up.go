@@ -275,7 +275,11 @@ func (o *upOptions) machineRuntime(
 		why = images.Check(store)
 	}
 	if why == nil && cfg.ClusterCIDR == "" && cni == nil {
-		cfg.ClusterCIDR, why = choosePodRange(cfg.DataDir, ranges, inUse(cfg.Logger), cfg.Logger)
+		before, err := podRangeBefore(cfg.DataDir)
+		if err != nil {
+			return nil, err
+		}
+		cfg.ClusterCIDR, why = choosePodRange(before, ranges, inUse(cfg.Logger), cfg.Logger)
 	}
 	switch {
 	case why == nil:
@@ -322,7 +326,8 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 		if err != nil {
 			return err
 		}
-		return up(cmd.Context(), cfg, readSettings(cmd.Flags()), cmd.OutOrStdout())
+		kept := &notes{cfg: &cfg, settings: readSettings(cmd.Flags()), chosen: o.clusterCIDR == ""}
+		return up(cmd.Context(), cfg, kept, cmd.OutOrStdout())
 	}
 	return cmd
 }

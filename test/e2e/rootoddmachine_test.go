@@ -3,7 +3,9 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +77,34 @@ func TestRootClustersOfThreeUsers(t *testing.T) {
 	if links := m.run(t, "ip", "-o", "link"); strings.Count(links, "\n") != 1 {
 		t.Errorf("links are left:\n%s", links)
 	}
+}
+
+// A server that is killed before it is ready leaves its link on the machine. The next one does not take the link for
+// somebody else's: it has the range of the first.
+//
+// spec: NET-1
+func TestRootRangeOfKilledStart(t *testing.T) {
+	u := newMachine(t).imageCluster(t)
+	first := exec.Command(u.monoplane, upArgs(u.dir, "--runtime", "oci", "--image-dir", u.images)...)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err := poll(patience, func() (bool, string) {
+		links, err := insideOf(u.machine, net.Interfaces)
+		return len(links) > 1, fmt.Sprint(links, err)
+	})
+	if err := errors.Join(err, first.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // It was killed.
+
+	u.begin(t)
+	const want = "10.244.0.0/16"
+	if kept, err := os.ReadFile(filepath.Join(u.dir, "pod-range")); err != nil || string(kept) != want+"\n" {
+		t.Errorf("the range is %q, %v, want %s", kept, err, want)
+	}
+	u.answers(t)
+	u.down(t)
 }
 
 // Where a setting of the kernel keeps a user from making namespaces, `monoplane up` names it, and runs what needs
