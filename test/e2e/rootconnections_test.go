@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,10 @@ import (
 
 // TestRootConnectionsLiveOn kills the server while connections of a pod are in use, and starts it again: those to
 // another pod and to a Service go on all the time, and where the kernel forwards them so do one to another machine,
-// and those from there to a node port, a host port and the port of a load balancer, of which there are new ones
-// meanwhile. Without root, these end with the process that they go through, and can be had again afterwards. The other
-// machine sees the address of the pods'.
+// and those from there, and from the machine itself, to a node port, a host port and the port of a load balancer, of
+// which there are new ones meanwhile. Without root, these end with the process that they go through, and can be had
+// again afterwards. A pod's connection to a node port goes on in either case. The other machine sees the address of
+// the pods'.
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {
@@ -41,11 +43,15 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 		outside := begin(elsewhere)
 		forwarded := m.uid == 0
 		k.until(t, "get service echo", `(?m)^echo +LoadBalancer +\S+ +192\.0\.2\.1 `)
-		var inside []*talk
-		for _, port := range []string{k.ok(t, "get service echo -o jsonpath={.spec.ports[0].nodePort}"), "8088", "8085"} {
+		nodePort := k.ok(t, "get service echo -o jsonpath={.spec.ports[0].nodePort}")
+		var inside, own []*talk
+		for _, port := range []string{nodePort, "8088", "8085"} {
 			inside = append(inside, newTalk(t, far.network(), "192.0.2.1:"+port))
+			own = append(own, newTalk(t, m.network(), "192.0.2.1:"+port))
 		}
-		goOn(t, append(inside, pod, service, outside)...)
+		own = append(own, newTalk(t, m.network(), "127.0.0.1:"+nodePort))
+		onNode := begin("192.0.2.1:" + nodePort)
+		goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
 		ping := func() string {
 			out, _ := k.run(t, "", "exec", "client", "--", "busybox", "ping", "-c1", "-W5", "192.0.2.2")
 			return out
@@ -56,22 +62,25 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 
 		u.now.kill(t)
 		if forwarded {
-			goOn(t, append(inside, pod, service, outside)...)
+			goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
 			goOn(t, newTalks(t, far.network(), inside)...)
+			goOn(t, newTalks(t, m.network(), own)...)
 		} else {
-			goOn(t, pod, service)
-			outside.ends(t)
-			for _, c := range inside {
+			goOn(t, pod, service, onNode)
+			for _, c := range slices.Concat(inside, own, []*talk{outside}) {
 				c.ends(t)
 			}
 		}
+		goOn(t, begin(onNode.address))
 		u.begin(t)
 		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=2m")
 		if !forwarded {
 			outside, inside = begin(elsewhere), newTalks(t, far.network(), inside)
+			own = newTalks(t, m.network(), own)
 		}
-		goOn(t, append(inside, pod, service, outside)...)
+		goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
 		goOn(t, newTalks(t, far.network(), inside)...)
+		goOn(t, newTalks(t, m.network(), own)...)
 		for address := range from() {
 			if address != "192.0.2.1" {
 				t.Errorf("elsewhere a pod is seen as %s; want the machine's address", address)

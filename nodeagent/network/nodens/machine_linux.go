@@ -280,37 +280,67 @@ func defaultLink() (netlink.Link, error) {
 	return nil, nil
 }
 
-// forwards returns the links of the machine, by their numbers, over which it forwards what it receives in each of the
-// families that pods have: of IPv4 at 0, of IPv6 at 1. Its loopback and the link to the node namespace are not among
-// them. All are those that there are.
-func forwards(cfg *Config) (links [2][]uint32, all []uint32, err error) {
+// machineLinks are links of the machine, by their numbers.
+type machineLinks struct {
+	// forwarding are those over which the machine forwards what it receives in each of the families that pods have: of
+	// IPv4 at 0, of IPv6 at 1.
+	forwarding [2][]uint32
+	// loopback is that of the machine's own programs, 0 where it is down.
+	loopback uint32
+	// all are these and the others, but for the link to the node namespace.
+	all []uint32
+}
+
+// readLinks looks at the links of the machine.
+func readLinks(cfg *Config) (links machineLinks, err error) {
 	found, err := netlink.LinkList()
 	if err != nil {
-		return links, nil, fmt.Errorf("the machine's links: %w", err)
-	}
-	// One that was taken away meanwhile has no setting.
-	on := func(setting string) bool {
-		v, err := os.ReadFile("/proc/sys/net/" + setting)
-		return err == nil && strings.TrimSpace(string(v)) != "0"
+		return links, fmt.Errorf("the machine's links: %w", err)
 	}
 	for _, l := range found {
 		name, index := l.Attrs().Name, uint32(l.Attrs().Index) //nolint:gosec // It is none below 1.
-		if l.Attrs().Flags&net.FlagLoopback != 0 || name == hostLink(cfg.Cluster) {
+		if name == hostLink(cfg.Cluster) {
 			continue
 		}
-		all = append(all, index)
+		links.all = append(links.all, index)
+		if l.Attrs().Flags&net.FlagLoopback != 0 {
+			if l.Attrs().Flags&net.FlagUp != 0 {
+				links.loopback = index
+			}
+			continue
+		}
 		for _, r := range cfg.PodRanges {
 			setting := "ipv4/conf/" + name + "/forwarding"
 			if r.Addr().Is6() {
 				setting = "ipv6/conf/all/forwarding"
 			}
-			if on(setting) {
+			if isOn(setting) {
 				i := nft.Index(r.Addr().Is6())
-				links[i] = append(links[i], index)
+				links.forwarding[i] = append(links.forwarding[i], index)
 			}
 		}
 	}
-	return links, all, nil
+	return links, nil
+}
+
+// isOn tells whether a setting of the machine's network is not 0. That of a link that was taken away meanwhile is.
+func isOn(setting string) bool {
+	v, err := os.ReadFile("/proc/sys/net/" + setting)
+	return err == nil && strings.TrimSpace(string(v)) != "0"
+}
+
+// fromLoopback has our link take what the machine's programs send from their loopback, which no link does by itself,
+// and bring the answers. Nobody can use that from the other end: the node namespace takes what is for such an address
+// for its own.
+func fromLoopback(cfg *Config) error {
+	setting := "ipv4/conf/" + hostLink(cfg.Cluster) + "/route_localnet"
+	if isOn(setting) {
+		return nil
+	}
+	if err := os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0); err != nil {
+		return fmt.Errorf("the setting net.%s cannot be made 1: %w", strings.ReplaceAll(setting, "/", "."), err)
+	}
+	return nil
 }
 
 // settings returns which setting of the machine has it not forward, or that old rules may; empty if nothing does.
@@ -349,42 +379,55 @@ func settings(cfg *Config) (why string, err error) {
 	return "", nil
 }
 
-// dropped returns which rules of somebody else would drop what pods send out, as those of firewalld and Docker do, and
-// which judge what comes to the machine's own ports.
-func dropped(cfg *Config) (why, judges string, err error) {
+// foreign says which rules of somebody else are in the way; empty where none are.
+type foreign struct {
+	// forward would drop what pods send out, as those of firewalld and Docker do.
+	forward string
+	// input judge what comes to the machine's own ports, output what its own programs send.
+	input, output string
+}
+
+// othersRules looks at the rules of somebody else.
+func othersRules(cfg *Config) (found foreign, err error) {
 	conn, err := nftables.New()
 	if err != nil {
-		return "", "", fmt.Errorf("nftables of the machine: %w", err)
+		return foreign{}, fmt.Errorf("nftables of the machine: %w", err)
 	}
 	chains, err := conn.ListChains()
 	if err != nil {
-		return "", "", fmt.Errorf("the machine's chains of nftables: %w", err)
+		return foreign{}, fmt.Errorf("the machine's chains of nftables: %w", err)
 	}
 	for _, c := range chains {
 		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) {
 			continue
 		}
-		forward, input := *c.Hooknum == *nftables.ChainHookForward, *c.Hooknum == *nftables.ChainHookInput
-		if !forward && !input {
+		var why *string
+		what, inTheWay := "judges what comes to the machine", func(all []*nftables.Rule) bool { return len(all) > 0 }
+		switch *c.Hooknum {
+		case *nftables.ChainHookForward:
+			why, what = &found.forward, "drops what is forwarded"
+			inTheWay = func(all []*nftables.Rule) bool { return slices.ContainsFunc(all, refusesAll) }
+		case *nftables.ChainHookInput:
+			why = &found.input
+		case *nftables.ChainHookOutput:
+			why, what = &found.output, "judges what the machine itself sends"
+		}
+		if why == nil || *why != "" {
 			continue
 		}
-		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-		if !drops {
+		is := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+		if !is {
 			all, err := conn.GetRules(c.Table, c)
 			if err != nil {
-				return "", "", fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
+				return foreign{}, fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
 			}
-			drops = input && len(all) > 0 || forward && slices.ContainsFunc(all, refusesAll)
+			is = inTheWay(all)
 		}
-		switch {
-		case drops && forward && why == "":
-			why = fmt.Sprintf("the chain %s of the machine's table %s drops what is forwarded", c.Name, c.Table.Name)
-		case drops && input && judges == "":
-			judges = fmt.Sprintf("the chain %s of the machine's table %s judges what comes to the machine", c.Name,
-				c.Table.Name)
+		if is {
+			*why = fmt.Sprintf("the chain %s of the machine's table %s %s", c.Name, c.Table.Name, what)
 		}
 	}
-	return why, judges, nil
+	return found, nil
 }
 
 // refusesAll tells whether a rule drops whatever comes to it.

@@ -26,6 +26,9 @@ const behindOthers = -99
 // beforeTracking is where packets are looked at before connection tracking knows them.
 const beforeTracking = -300
 
+// loopback4 are the addresses of the machine's loopback that its programs use towards each other.
+var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+
 // mostElements bounds the elements of one message: it has room for 64 KiB.
 const mostElements = 200
 
@@ -33,16 +36,18 @@ const mostElements = 200
 //
 //	guard
 //	  over other links than ours, with an address of the pods' ranges   dropped: policies know pods by their addresses
-//	prerouting
+//	prerouting, output
 //	  over a link of the set links, of no address of the set strangers, for a port of a map
 //	                                                                    to its target, over our link
 //	postrouting
 //	  what pods send out over other links                               with an address of the machine (masquerading)
+//	  what the machine's loopback sends over our link                   the same
 //
-// So clients outside of the machine are led to the targets of node ports and host ports by the kernel, also while no
-// server runs. The process has the ports as well, and serves all whom the kernel does not lead: the machine itself and
-// its pods, who do not come over those links, and strangers, whom nobody inside could answer or who claim to be
-// somebody inside. The set links is empty while the kernel must not lead anybody.
+// So clients outside of the machine, and its own programs, are led to the targets of node ports and host ports by the
+// kernel, also while no server runs. The process has the ports as well, and serves all whom the kernel does not lead:
+// pods, who do not come over those links, and strangers, whom nobody inside could answer or who claim to be somebody
+// inside. The set links is empty while the kernel must not lead anybody; the machine's loopback among them stands for
+// its own programs.
 //
 // Rules decide about first packets. What is led stays so until the port ends, or the kernel no longer leads: then
 // connection tracking forgets it, and its next packets are for the process or refused.
@@ -140,10 +145,10 @@ func (t *machineTable) sets() []tableSets {
 	return all
 }
 
-// strangers are the ranges whose clients the kernel leads nowhere.
+// strangers are the ranges whose clients the kernel leads nowhere. Of IPv6, nothing of the loopback goes over a link.
 func (t *machineTable) strangers() []nft.Range {
-	return nft.Ranges(slices.Concat(t.cfg.PodRanges, t.cfg.ServiceRanges,
-		[]netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}))
+	return nft.Ranges(slices.Concat(t.cfg.PodRanges, t.cfg.ServiceRanges, []netip.Prefix{
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("::1/128")}))
 }
 
 // adopt takes over what a server before had the kernel lead, so that clients find it until it is known what is wanted.
@@ -269,14 +274,25 @@ func (t *machineTable) chains(r *rules.Table, all []tableSets) {
 		add(rules.In(p, rules.Source), over(expr.CmpOpNeq, "lo"), over(expr.CmpOpNeq, hostLink(t.cfg.Cluster)),
 			rules.Verdict(expr.VerdictDrop))
 	}
-	add = r.Chain("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, behindOthers)
+	t.leading(r.Chain("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, behindOthers), all,
+		expr.MetaKeyIIF)
+	t.leading(r.Chain("output", nftables.ChainTypeNAT, nftables.ChainHookOutput, behindOthers), all, expr.MetaKeyOIF)
+	add = r.Chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 100)
+	for _, p := range t.cfg.PodRanges {
+		add(rules.In(p, rules.Source), outOver(expr.CmpOpNeq, hostLink(t.cfg.Cluster)), rules.One(&expr.Masq{}))
+	}
+	add(rules.In(loopback4, rules.Source), outOver(expr.CmpOpEq, hostLink(t.cfg.Cluster)), rules.One(&expr.Masq{}))
+}
+
+// leading writes the rules of a chain that leads what goes over a link: that over which it comes, or leaves.
+func (t *machineTable) leading(add rules.Add, all []tableSets, link expr.MetaKey) {
 	for _, s := range all {
 		family := byte(unix.NFPROTO_IPV4)
 		if s.v6 {
 			family = unix.NFPROTO_IPV6
 		}
-		comes := slices.Concat(nft.OfFamily(s.v6), []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyIIF, Register: nft.Register},
+		from := slices.Concat(nft.OfFamily(s.v6), []expr.Any{
+			&expr.Meta{Key: link, Register: nft.Register},
 			&expr.Lookup{SourceRegister: nft.Register, SetName: s.links.Name, SetID: s.links.ID},
 			nft.Source(s.v6, nft.Register),
 			&expr.Lookup{SourceRegister: nft.Register, SetName: s.strangers.Name, SetID: s.strangers.ID, Invert: true},
@@ -289,26 +305,25 @@ func (t *machineTable) chains(r *rules.Table, all []tableSets) {
 					RegProtoMin: nft.Quarter + nft.Width(s.v6)},
 			}
 		}
-		add(comes, []expr.Any{
+		add(from, []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nft.Quarter}, nft.Destination(s.v6, nft.Quarter+1),
 			nft.DestinationPort(nft.Quarter + 1 + nft.Width(s.v6)),
 		}, leads(s.addressPorts))
-		add(comes, rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpEq,
+		add(from, rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpEq,
 			binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)), []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nft.Quarter}, nft.DestinationPort(nft.Quarter + 1),
 		}, leads(s.ports))
-	}
-	add = r.Chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 100)
-	for _, p := range t.cfg.PodRanges {
-		add(rules.In(p, rules.Source),
-			rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, []byte(hostLink(t.cfg.Cluster)+"\x00")),
-			rules.One(&expr.Masq{}))
 	}
 }
 
 // over compares the link that a packet has come over.
 func over(op expr.CmpOp, link string) []expr.Any {
 	return rules.Meta(expr.MetaKeyIIFNAME, op, []byte(link+"\x00"))
+}
+
+// outOver compares the link that a packet leaves by.
+func outOver(op expr.CmpOp, link string) []expr.Any {
+	return rules.Meta(expr.MetaKeyOIFNAME, op, []byte(link+"\x00"))
 }
 
 // batch makes one change. It needs the lock.

@@ -121,7 +121,7 @@ func (n *Namespace) join(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if n.seen.drops, n.seen.judges, err = dropped(&n.cfg); err != nil {
+	if n.seen.others, err = othersRules(&n.cfg); err != nil {
 		return err
 	}
 	why, err := n.against()

@@ -4,11 +4,13 @@ package nodens_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -294,8 +296,8 @@ func TestRootPortsTaken(t *testing.T) {
 	sees(t, "another port", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
 }
 
-// TestRootPortsOfProcess: the process serves the machine itself and its pods, and lets nobody in whom nobody inside
-// could answer.
+// TestRootPortsOfProcess: the process serves pods and the machine's loopback of IPv6, and lets nobody in whom nobody
+// inside could answer.
 func TestRootPortsOfProcess(t *testing.T) {
 	if !onMachine(t, false) {
 		return
@@ -305,10 +307,9 @@ func TestRootPortsOfProcess(t *testing.T) {
 	a := podIn(t, n, "a", onHost(5))
 	servesAll(a)
 	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	for _, own := range []string{lan, "127.0.0.1"} {
-		if _, err := askFrom("tcp", own, own+":8090"); err != nil {
-			t.Errorf("the machine's own client: %v", err)
-		}
+	own := func() (string, error) { return askFrom("tcp", "::1", "[::1]:8090") }
+	if _, err := own(); err != nil && len(addresses(5)) > 1 {
+		t.Errorf("the machine's own client: %v", err)
 	}
 	got := b.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text
 	if !strings.HasPrefix(got, "10.244.0.6:") {
@@ -327,14 +328,144 @@ func TestRootPortsOfProcess(t *testing.T) {
 		}
 	}
 	check(t, n.Close())
-	for _, own := range []string{lan, "127.0.0.1"} {
-		if got, err := askFrom("tcp", own, own+":8090"); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Errorf("without a server the machine's own client: %q, %v", got, err)
-		}
+	if got, err := own(); !errors.Is(err, unix.ECONNREFUSED) && len(addresses(5)) > 1 {
+		t.Errorf("without a server the machine's own client: %q, %v", got, err)
 	}
 	if got := b.try(order{Ask: "tcp", Addr: lan + ":8090"}); !strings.Contains(got.Err, "refused") {
 		t.Errorf("without a server a pod: %+v", got)
 	}
+}
+
+// TestRootPortsOfOwnPrograms: connections of the machine's own programs to its ports go on while no server runs, and
+// there are new ones. Where rules of somebody else judge what the machine sends, the process serves them.
+//
+// spec: NET-1
+func TestRootPortsOfOwnPrograms(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)()
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	attach := func() {
+		t.Helper()
+		_, err := n.Attach(t.Context(), "a", netns, onHost(5))
+		check(t, err)
+	}
+	attach()
+	servesAll(enterPod(t, n, netns))
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
+	serves := change(t, n, nil, balanced())
+	seen := map[string]string{lan + ":8090": lan, lan + ":8081": lan, lan + ":8082": lan,
+		"127.0.0.1:8090": fromLoopback(n), "127.0.0.1:8081": fromLoopback(n), "127.7.7.7:8090": fromLoopback(n)}
+	if len(addresses(5)) > 1 {
+		seen["["+lan6+"]:8090"] = lan6
+	}
+	works := func(when string) {
+		t.Helper()
+		for to, want := range seen {
+			for _, network := range []string{"tcp", "udp"} {
+				from, err := converseWith(network, to, 1<<20)
+				if err != nil || from != want {
+					t.Errorf("%s, %s to %s: the pod sees %q, %v; want %s", when, network, to, from, err, want)
+				}
+			}
+		}
+	}
+	held := map[string]net.Conn{}
+	for to := range seen {
+		held[to], err = net.Dial("tcp", to)
+		check(t, err)
+		defer held[to].Close()
+	}
+	restart := func(when string, kernel bool) {
+		t.Helper()
+		works(when)
+		shut(t, n, serves)
+		if kernel {
+			works(when + ", without a server")
+		} else if got, err := converseWith("tcp", lan+":8090", 0); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s, without a server: %q, %v; want a refusal", when, got, err)
+		}
+		sees(t, when+", somebody outside", client.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		attach()
+		serves = change(t, n, nil, balanced())
+		works(when + ", after a restart")
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	restart("in the beginning", true)
+	for to, c := range held {
+		if got, err := converse(c, 1<<20); !strings.HasPrefix(got, seen[to]) && !strings.HasPrefix(got, "["+seen[to]) {
+			t.Errorf("a connection to %s that was there before: %q, %v", to, got, err)
+		}
+	}
+	check(t, os.WriteFile("/proc/sys/net/ipv4/conf/"+nodens.HostLink("test")+"/route_localnet", []byte("0"), 0))
+	check(t, n.Verify(t.Context()))
+	restart("when somebody has changed a setting of the link", true)
+
+	conn, err := nftables.New()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
+	output := conn.AddChain(&nftables.Chain{Name: "OUTPUT", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: output, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(nodens.HostLink("test") + "\x00")},
+		&expr.Verdict{Kind: expr.VerdictDrop}}})
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	seen = map[string]string{lan + ":8090": lan, lan + ":8081": lan}
+	restart("where somebody judges what the machine sends", false)
+	conn.DelTable(table)
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	restart("where nobody does again", true)
+	check(t, n.Detach(t.Context(), "a"))
+	if got, err := converseWith("tcp", lan+":8090", 0); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("after the pod: %q, %v; want a refusal", got, err)
+	}
+}
+
+// converseWith asks a server of pods, in datagrams that have to be sent in pieces where the network is "udp", and
+// returns which address it has seen.
+func converseWith(network, to string, bytes int64) (from string, err error) {
+	c, err := net.DialTimeout(network, to, patience)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	ask := func(c net.Conn) (string, error) { return converse(c, bytes) }
+	if network == "udp" && bytes > 0 {
+		ask = sendInPieces
+	}
+	said, err := ask(c)
+	if err != nil {
+		return "", err
+	}
+	first, _, _ := strings.Cut(said, " ")
+	at, err := netip.ParseAddrPort(first)
+	return at.Addr().Unmap().String(), err
+}
+
+// sendInPieces sends a datagram that no link but the loopback takes whole, and returns the answer.
+func sendInPieces(c net.Conn) (string, error) {
+	_ = c.SetDeadline(time.Now().Add(patience))
+	sent := strings.Repeat("x", 8000)
+	if _, err := c.Write([]byte(sent)); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 64<<10)
+	n, err := c.Read(buf)
+	if err == nil && !strings.HasSuffix(string(buf[:n]), " "+sent) {
+		err = fmt.Errorf("of 8000 bytes there came back %d with the address", n)
+	}
+	return string(buf[:n]), err
 }
 
 // TestRootPortsChangeWays: clients outside are served by the process where the machine does not forward, or where

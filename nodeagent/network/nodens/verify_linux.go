@@ -1,6 +1,7 @@
 package nodens
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,12 +20,12 @@ import (
 type seen struct {
 	// inside are the rules of the node namespace.
 	inside ruleset
-	// drops says which rules of the machine drop what is forwarded, judges which judge what comes to it; empty if none
-	// do. They were looked at when somebody had changed rules so often as judged says.
-	drops, judges string
-	judged        int
-	// said is which of judges the log has.
-	said string
+	// others are the rules of somebody else on the machine. They were looked at when somebody had changed rules so often
+	// as judged says.
+	others foreign
+	judged int
+	// said is which reasons the log has for leading neither clients outside nor the machine's own.
+	said [2]string
 	// free says that the kernel could be the way out again when that was looked at last.
 	free bool
 }
@@ -177,7 +178,7 @@ func (n *Namespace) missing() (wrong []string, err error) {
 		wrong = append(wrong, "the table "+hostTable(n.cfg.Cluster))
 	}
 	if others != n.seen.judged {
-		if n.seen.drops, n.seen.judges, err = dropped(&n.cfg); err != nil {
+		if n.seen.others, err = othersRules(&n.cfg); err != nil {
 			return nil, err
 		}
 		n.seen.judged = others
@@ -190,7 +191,7 @@ func (n *Namespace) against() (why string, err error) {
 	if why, err = settings(&n.cfg); why != "" || err != nil {
 		return why, err
 	}
-	return n.seen.drops, nil
+	return n.seen.others.forward, nil
 }
 
 // repair does again what Open does.
@@ -240,26 +241,44 @@ func (n *Namespace) change(ctx context.Context, why string) error {
 }
 
 // lead has the kernel lead clients of the machine's ports where it is the way out of pods, too. Rules of others for
-// what comes to the machine's own ports would not see those clients any more: where there are such, the process serves
-// all.
+// what comes to the machine's own ports would not see those clients any more, and rules for what the machine sends
+// would see its own clients on another link: where there are such, the process serves these.
 func (n *Namespace) lead() error {
 	if n.machine == nil {
 		return nil
 	}
-	links, all, err := forwards(&n.cfg)
+	links, err := readLinks(&n.cfg)
 	if err != nil {
 		return err
 	}
-	if n.Status().Egress != EgressMasquerade || n.seen.judges != "" {
-		links = [2][]uint32{}
-	}
-	if n.seen.judges != n.seen.said {
-		if n.seen.said = n.seen.judges; n.seen.said != "" {
-			n.cfg.Log.Info("clients outside reach the machine's ports through this process", "why", n.seen.said)
-		} else {
-			n.cfg.Log.Info("clients outside reach the machine's ports on the pods' way out")
+	var from [2][]uint32
+	why := [2]string{n.seen.others.input, cmp.Or(n.seen.others.input, n.seen.others.output)}
+	if n.Status().Egress == EgressMasquerade {
+		if why[1] == "" {
+			if err := fromLoopback(&n.cfg); err != nil {
+				why[1] = err.Error()
+			}
+		}
+		for _, r := range n.cfg.PodRanges {
+			i := nft.Index(r.Addr().Is6())
+			if why[0] == "" {
+				from[i] = links.forwarding[i]
+			}
+			if why[1] == "" && links.loopback != 0 {
+				from[i] = append(from[i], links.loopback)
+			}
 		}
 	}
-	n.machine.leadFrom(links, all)
+	for i, who := range []string{"clients outside", "the machine's own programs"} {
+		switch {
+		case why[i] == n.seen.said[i]:
+		case why[i] != "":
+			n.cfg.Log.Info(who+" reach the machine's ports through this process", "why", why[i])
+		default:
+			n.cfg.Log.Info(who + " reach the machine's ports on the pods' way out")
+		}
+	}
+	n.seen.said = why
+	n.machine.leadFrom(from, links.all)
 	return nil
 }

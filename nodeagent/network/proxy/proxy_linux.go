@@ -308,7 +308,7 @@ func (p *Proxy) batch(ctx context.Context) error {
 	keys, all := p.dirty, p.all
 	p.dirty, p.all = map[cache.Key]bool{}, false
 	node := services.Node{Name: p.cfg.NodeName, Zone: p.zoneName, Standins: p.standins(),
-		Arrivals: p.arrivals}
+		Own: p.own, Arrivals: p.arrivals}
 	p.mu.Unlock()
 	if all {
 		for _, s := range p.services.List("", nil) {

@@ -143,6 +143,11 @@ func (c *compiler) outside(p *corev1.ServicePort, v6 bool, what string, cluster,
 	}
 	if nodePort > 0 && nodePort <= 65535 {
 		c.claim(p, v6, netip.Addr{}, nodePort, to, true)
+		for _, ip := range c.node.Own {
+			if ip.Is6() == v6 {
+				c.claim(p, v6, ip, nodePort, to, true)
+			}
+		}
 	}
 	if ranges := spec.GetLoadBalancerSourceRanges(); len(ranges) > 0 && len(balancers) > 0 && to != Reject {
 		to = c.add("firewall/"+what, Chain{V6: v6, Sources: prefixes(ranges, v6), Next: to})

@@ -18,6 +18,9 @@ type Node struct {
 	// Standins are backends that take the place of a Service's endpoints on this node, by the Service and the name of
 	// its port: where the API and DNS are reached from the namespace.
 	Standins map[cache.Key]map[string][]netip.AddrPort
+	// Own are the machine's addresses. Node ports count there too, for pods, whose packets to them come through the
+	// namespace.
+	Own []netip.Addr
 	// Arrivals are addresses that stand for some of the machine's: packets come to the namespace with them where those
 	// of the machine cannot be kept on the way. What Services have at the one address they have at the other.
 	Arrivals map[netip.Addr]netip.Addr
@@ -37,7 +40,7 @@ type Entry struct {
 	Protocol string
 	// V6 is the family.
 	V6 bool
-	// Addr is not valid for a node port, which counts on every address of the node.
+	// Addr is not valid for a node port, which counts on every address that the namespace has.
 	Addr netip.Addr
 	Port uint16
 }

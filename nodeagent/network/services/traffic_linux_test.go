@@ -85,8 +85,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// Node ports, external addresses and those of load balancers lead to endpoints and keep the client's address, and so
-// does an address that stands for one of them, at which nothing else is reached.
+// Node ports, at the machine's addresses too, external addresses and those of load balancers lead to endpoints and
+// keep the client's address, and so does an address that stands for one of them, at which nothing else is reached.
 func TestOutside(t *testing.T) {
 	w := newWorld(t)
 	s := service("web", "10", func(s *corev1.Service) {
@@ -100,13 +100,13 @@ func TestOutside(t *testing.T) {
 	change := func(s *corev1.Service, ends []end) services.Change {
 		n := services.Node{Name: nodeName, Arrivals: map[netip.Addr]netip.Addr{
 			netip.MustParseAddr("192.0.2.2"): netip.MustParseAddr("10.8.0.0"),
-		}}
+		}, Own: []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("fd00:9::9")}}
 		return services.Change{Service: key(s), Rules: services.Compile(n, s, slicesOf(s, ends))}
 	}
 	w.apply(change(s, ends))
-	seen := map[string]bool{}
 	for _, to := range []string{
-		nodeIP + ":30080", "[" + nodeIP6 + "]:30080", "192.0.2.1:80", "192.0.2.2:80", "10.8.0.0:80",
+		nodeIP + ":30080", "[" + nodeIP6 + "]:30080", "192.0.2.9:30080", "[fd00:9::9]:30080", "192.0.2.1:80",
+		"192.0.2.2:80", "10.8.0.0:80",
 	} {
 		for range 20 {
 			from := map[bool]string{false: "10.2.0.3", true: "fd00:2::3"}[to[0] == '[']
@@ -116,14 +116,17 @@ func TestOutside(t *testing.T) {
 			}
 		}
 	}
-	for range 200 { // from inside all endpoints count
-		pod, _, _ := w.answer(w.clients, "tcp", "10.1.1.5", "192.0.2.2:80")
-		if seen[pod] = true; len(seen) == 2 {
-			break
+	for _, to := range []string{"192.0.2.2:80", "192.0.2.9:30080"} {
+		seen := map[string]bool{}
+		for range 200 { // from inside all endpoints count
+			pod, _, _ := w.answer(w.clients, "tcp", "10.1.1.5", to)
+			if seen[pod] = true; len(seen) == 2 {
+				break
+			}
 		}
-	}
-	if len(seen) != 2 {
-		t.Errorf("a pod reached %v", seen)
+		if len(seen) != 2 {
+			t.Errorf("by %s a pod reached %v", to, seen)
+		}
 	}
 	if pod, _, refused := w.answer(w.outside, "tcp", "10.2.0.3", "10.8.0.0:81"); !refused {
 		t.Errorf("a port that nobody has reached %q", pod)
