@@ -381,8 +381,9 @@ func settings(cfg *Config) (why string, err error) {
 
 // foreign says which rules of somebody else are in the way; empty where none are.
 type foreign struct {
-	// forward would drop what pods send out, as those of firewalld and Docker do.
-	forward string
+	// forward drops what pods send out, as those of firewalld and Docker do. Others may refuse some of what is forwarded:
+	// through.
+	forward, through string
 	// input judge what comes to the machine's own ports, output what its own programs send.
 	input, output string
 }
@@ -401,33 +402,41 @@ func othersRules(cfg *Config) (found foreign, err error) {
 		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) {
 			continue
 		}
-		var why *string
-		what, inTheWay := "judges what comes to the machine", func(all []*nftables.Rule) bool { return len(all) > 0 }
+		all, err := conn.GetRules(c.Table, c)
+		if err != nil {
+			return foreign{}, fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
+		}
+		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+		says := func(why *string, is bool, what string) {
+			if is && *why == "" {
+				*why = fmt.Sprintf("the chain %s of the machine's table %s %s", c.Name, c.Table.Name, what)
+			}
+		}
 		switch *c.Hooknum {
 		case *nftables.ChainHookForward:
-			why, what = &found.forward, "drops what is forwarded"
-			inTheWay = func(all []*nftables.Rule) bool { return slices.ContainsFunc(all, refusesAll) }
+			says(&found.forward, drops || slices.ContainsFunc(all, refusesAll), "drops what is forwarded")
+			says(&found.through, drops || slices.ContainsFunc(all, mayRefuse), "judges what is forwarded")
 		case *nftables.ChainHookInput:
-			why = &found.input
+			says(&found.input, drops || len(all) > 0, "judges what comes to the machine")
 		case *nftables.ChainHookOutput:
-			why, what = &found.output, "judges what the machine itself sends"
-		}
-		if why == nil || *why != "" {
-			continue
-		}
-		is := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-		if !is {
-			all, err := conn.GetRules(c.Table, c)
-			if err != nil {
-				return foreign{}, fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
-			}
-			is = inTheWay(all)
-		}
-		if is {
-			*why = fmt.Sprintf("the chain %s of the machine's table %s %s", c.Name, c.Table.Name, what)
+			says(&found.output, drops || len(all) > 0, "judges what the machine itself sends")
 		}
 	}
 	return found, nil
+}
+
+// mayRefuse tells whether a rule drops some of what comes to it, or leads to others that may.
+func mayRefuse(r *nftables.Rule) bool {
+	return slices.ContainsFunc(r.Exprs, func(e expr.Any) bool {
+		switch e := e.(type) {
+		case *expr.Reject, *expr.Queue, *expr.Target:
+			return true
+		case *expr.Verdict:
+			return e.Kind != expr.VerdictAccept && e.Kind != expr.VerdictReturn && e.Kind != expr.VerdictContinue
+		default:
+			return false
+		}
+	})
 }
 
 // refusesAll tells whether a rule drops whatever comes to it.

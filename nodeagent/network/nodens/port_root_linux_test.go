@@ -409,21 +409,12 @@ func TestRootPortsOfOwnPrograms(t *testing.T) {
 	check(t, n.Verify(t.Context()))
 	restart("when somebody has changed a setting of the link", true)
 
-	conn, err := nftables.New()
-	check(t, err)
-	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-	output := conn.AddChain(&nftables.Chain{Name: "OUTPUT", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: output, Exprs: []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(nodens.HostLink("test") + "\x00")},
-		&expr.Verdict{Kind: expr.VerdictDrop}}})
-	check(t, conn.Flush())
+	undo := refuses(t, nftables.ChainHookOutput, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(nodens.HostLink("test") + "\x00")})
 	check(t, n.Verify(t.Context()))
 	seen = map[string]string{lan + ":8090": lan, lan + ":8081": lan}
 	restart("where somebody judges what the machine sends", false)
-	conn.DelTable(table)
-	check(t, conn.Flush())
+	undo()
 	check(t, n.Verify(t.Context()))
 	restart("where nobody does again", true)
 	check(t, n.Detach(t.Context(), "a"))
@@ -469,7 +460,8 @@ func sendInPieces(c net.Conn) (string, error) {
 }
 
 // TestRootPortsChangeWays: clients outside are served by the process where the machine does not forward, or where
-// rules of somebody else judge what comes to its ports, and by the kernel when that has changed. Flows go on.
+// rules of somebody else judge what comes to its ports, or what it forwards, and by the kernel when that has changed.
+// Flows go on.
 func TestRootPortsChangeWays(t *testing.T) {
 	if !onMachine(t, false) {
 		return
@@ -527,25 +519,40 @@ func TestRootPortsChangeWays(t *testing.T) {
 	check(t, err)
 	attach()
 
+	for what, hook := range map[string]*nftables.ChainHook{
+		"comes to ports": nftables.ChainHookInput, "is forwarded": nftables.ChainHookForward,
+	} {
+		undo := refuses(t, hook, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte("lan0\x00")},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(80)})
+		check(t, n.Verify(t.Context()))
+		if got := n.Status().Egress; got != nodens.EgressMasquerade {
+			t.Errorf("pods go out by %s", got)
+		}
+		is("where somebody judges what "+what, false)
+		undo()
+		check(t, n.Verify(t.Context()))
+		is("where nobody judges any more what "+what, true)
+	}
+}
+
+// refuses has the machine drop what matches at a hook, until undo is called.
+func refuses(t *testing.T, hook *nftables.ChainHook, what ...expr.Any) (undo func()) {
+	t.Helper()
 	conn, err := nftables.New()
 	check(t, err)
 	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-	input := conn.AddChain(&nftables.Chain{Name: "INPUT", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: input, Exprs: []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(22)},
-		&expr.Verdict{Kind: expr.VerdictDrop}}})
+	chain := conn.AddChain(&nftables.Chain{Name: "REFUSES", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook,
+		Priority: nftables.ChainPriorityFilter})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain,
+		Exprs: append(what, &expr.Verdict{Kind: expr.VerdictDrop})})
 	check(t, conn.Flush())
-	check(t, n.Verify(t.Context()))
-	if got := n.Status().Egress; got != nodens.EgressMasquerade {
-		t.Errorf("pods go out by %s", got)
+	return func() {
+		t.Helper()
+		conn.DelTable(table)
+		check(t, conn.Flush())
 	}
-	is("where somebody judges what comes to ports", false)
-	conn.DelTable(table)
-	check(t, conn.Flush())
-	check(t, n.Verify(t.Context()))
-	is("where nobody does again", true)
 }
 
 // forgetEverything has the machine's connection tracking forget everything.

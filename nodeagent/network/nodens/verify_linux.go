@@ -241,8 +241,8 @@ func (n *Namespace) change(ctx context.Context, why string) error {
 }
 
 // lead has the kernel lead clients of the machine's ports where it is the way out of pods, too. Rules of others for
-// what comes to the machine's own ports would not see those clients any more, and rules for what the machine sends
-// would see its own clients on another link: where there are such, the process serves these.
+// what comes to the machine's own ports would not see those clients any more, rules for what it forwards would, and
+// rules for what it sends would see its own clients on another link: where there are such, the process serves these.
 func (n *Namespace) lead() error {
 	if n.machine == nil {
 		return nil
@@ -252,7 +252,8 @@ func (n *Namespace) lead() error {
 		return err
 	}
 	var from [2][]uint32
-	why := [2]string{n.seen.others.input, cmp.Or(n.seen.others.input, n.seen.others.output)}
+	others := n.seen.others
+	why := [2]string{cmp.Or(others.input, others.through), cmp.Or(others.input, others.output)}
 	if n.Status().Egress == EgressMasquerade {
 		if why[1] == "" {
 			if err := fromLoopback(&n.cfg); err != nil {
