@@ -114,7 +114,7 @@ the next one.`,
 	withStore(cmd, func(ctx context.Context, cmd *cobra.Command, s *images.Store, args []string) error {
 		for _, name := range args {
 			show := newPullProgress(cmd.ErrOrStderr())
-			img, err := s.Pull(ctx, name, images.PullOptions{Platform: *platform, Progress: show.update})
+			img, err := s.Pull(ctx, name, images.PullOptions{Platform: *platform, Progress: show.update, Again: show.again})
 			show.end()
 			if err != nil {
 				return fmt.Errorf("pull %s: %w", name, err)

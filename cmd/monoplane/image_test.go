@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"bytes"
 	"fmt"
 	"io"
@@ -184,6 +185,30 @@ func TestPullProgressOnATerminal(t *testing.T) {
 		if got := strings.TrimSpace(s.String()); got != "20 of 20 complete" {
 			t.Errorf("%d rows: at the end there is\n%s", rows, got)
 		}
+	}
+}
+
+// What went wrong and is tried again is said once, above the bars, which go on below.
+func TestPullProgressTriesAgain(t *testing.T) {
+	why := errors.New("registry.example.com: it has sent less than it should")
+	var out strings.Builder
+	newPullProgress(&out).again(why)
+	if want := "trying again: " + why.Error() + "\n"; out.String() != want {
+		t.Errorf("on no terminal: %q, want %q", out.String(), want)
+	}
+	s := &screen{t: t, rows: 12}
+	p := &pullProgress{out: s, width: 30, rows: 12}
+	p.again(why)
+	for i := range 3 {
+		p.update(images.Progress{Digest: fmt.Sprintf("sha256:%012d", i), Phase: images.Downloading, Total: 100})
+	}
+	p.again(why)
+	p.update(images.Progress{Digest: "sha256:000000000001", Phase: images.Complete, Total: 100})
+	p.end()
+	got := strings.Split(strings.TrimSpace(s.String()), "\n")
+	const said = "trying again: registry.exampl"
+	if len(got) != 5 || got[0] != said || got[1] != said || !strings.Contains(got[3], "Complete") {
+		t.Errorf("on a terminal:\n%s", s)
 	}
 }
 

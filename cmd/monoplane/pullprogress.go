@@ -70,6 +70,26 @@ func (p *pullProgress) update(at images.Progress) {
 	}
 }
 
+// again says what went wrong and is tried again, above the bars.
+func (p *pullProgress) again(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	said := "trying again: " + err.Error()
+	if p.width == 0 {
+		fmt.Fprintln(p.out, said)
+		return
+	}
+	if runes := []rune(said); len(runes) >= p.width {
+		said = string(runes[:max(0, p.width-1)])
+	}
+	if p.drawn > 0 {
+		fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", p.drawn)
+	}
+	fmt.Fprintf(p.out, "\r%s\x1b[K\n", said)
+	p.drawn = 0
+	p.draw()
+}
+
 // note returns whether a layer has come to another phase.
 func (p *pullProgress) note(at images.Progress) bool {
 	for i, l := range p.layers {

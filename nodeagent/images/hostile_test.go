@@ -180,7 +180,15 @@ func TestHostileRegistry(t *testing.T) {
 			s := open(t, func(cfg *images.Config) {
 				cfg.Registries = registry.Config{Attempts: attempts, Stall: 500 * time.Millisecond}
 			})
-			_, err := s.Pull(t.Context(), ref, images.PullOptions{})
+			var again atomic.Int64
+			_, err := s.Pull(t.Context(), ref, images.PullOptions{Again: func(err error) {
+				if again.Add(1); !strings.Contains(err.Error(), host) {
+					t.Errorf("what is tried again does not say where: %v", err)
+				}
+			}})
+			if n := again.Load(); n > 0 != errors.Is(err, registry.ErrUnavailable) {
+				t.Errorf("%d requests were made again", n)
+			}
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.said) {
 				t.Errorf("%v; want %v, and %q in it", err, c.want, c.said)
 			}

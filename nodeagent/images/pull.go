@@ -39,6 +39,11 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 		return Image{}, err
 	}
 	defer repo.Close()
+	if repo.Again = opts.Again; repo.Again == nil {
+		repo.Again = func(err error) {
+			s.cfg.Log.Info("a registry is asked again", "image", reference, "error", err)
+		}
+	}
 	p := &pull{s: s, ref: ref, repo: repo, lease: s.newLease(), progress: opts.Progress}
 	if p.platform, err = platformOf(opts.Platform); err != nil {
 		return Image{}, err

@@ -134,6 +134,8 @@ type PullOptions struct {
 	Platform string
 	// Progress is told how far the pull is, from several goroutines, but one at a time; nil for nobody.
 	Progress func(Progress)
+	// Again is told what went wrong with a request that is made again, from several goroutines; nil for the log.
+	Again func(error)
 }
 
 // Progress is how far one blob of a pull is.

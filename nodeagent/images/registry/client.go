@@ -78,6 +78,9 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // Repository is one repository, in its registry and the registry's mirrors.
 type Repository struct {
+	// Again, if not nil, is told what went wrong with a request that is made again, from several goroutines.
+	Again func(error)
+
 	client  *Client
 	ref     Reference
 	sources []*source
@@ -203,6 +206,9 @@ func (r *Repository) each(ctx context.Context, do func(*source) (progress bool, 
 			if pause := backoff(failures, least); !ok || pause > longestPause {
 				break
 			} else if failures < r.client.cfg.Attempts {
+				if r.Again != nil {
+					r.Again(fmt.Errorf("%s: %w", shownHost(s.repo.RegistryStr()), err))
+				}
 				if err := r.client.wait(ctx, pause); err != nil {
 					return err
 				}
