@@ -75,6 +75,18 @@ type hostPort struct {
 	at      netip.AddrPort
 }
 
+// everywhere is the same port at all addresses of the family.
+func (k hostPort) everywhere() hostPort {
+	at := netip.IPv4Unspecified()
+	if k.at.Addr().Is6() {
+		at = netip.IPv6Unspecified()
+	}
+	return hostPort{k.network, netip.AddrPortFrom(at, k.at.Port())}
+}
+
+// none lapses.
+func none(hostPort, lead) bool { return false }
+
 // lead says where a port leads, and whose it is: a sandbox's, or nobody's.
 type lead struct {
 	to    netip.AddrPort
@@ -420,19 +432,6 @@ func entryOf(e nftables.SetElement, v6, hasAddress bool) (hostPort, lead, bool) 
 		lead{netip.AddrPortFrom(to, port(e.Val[size:])), e.Comment}, true
 }
 
-// lapsed returns those of the ports that are left of which f says so.
-func (t *machineTable) lapsed(f func(hostPort, lead) bool) map[hostPort]lead {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	found := map[hostPort]lead{}
-	for k := range t.left {
-		if l := t.ports[k]; f(k, l) {
-			found[k] = l
-		}
-	}
-	return found
-}
-
 // leave has the kernel go on leading what this process no longer serves.
 func (t *machineTable) leave(led map[hostPort]lead) {
 	t.mu.Lock()
@@ -444,14 +443,21 @@ func (t *machineTable) leave(led map[hostPort]lead) {
 	}
 }
 
-// change ends ports and begins others. Where the kernel refuses that, the next Verify writes the table anew; until
-// then the process serves what has begun.
-func (t *machineTable) change(end, begin map[hostPort]lead) {
+// change ends ports and begins others. Of those that are left it ends also the ones of which lapsed says so, and those
+// at one address of a port that begins at all. Where the kernel refuses that, the next Verify writes the table anew;
+// until then the process serves what has begun.
+func (t *machineTable) change(end, begin map[hostPort]lead, lapsed func(hostPort, lead) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	gone, come := map[hostPort]lead{}, map[hostPort]lead{}
 	for k, l := range end {
 		if t.ports[k] == l && begin[k] != l {
+			gone[k] = l
+		}
+	}
+	for k := range t.left {
+		l := t.ports[k]
+		if _, is := begin[k.everywhere()]; (is || lapsed(k, l)) && begin[k] != l {
 			gone[k] = l
 		}
 	}

@@ -107,11 +107,10 @@ func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, 
 		maps.Copy(begun, led)
 	}
 	if n.machine != nil {
-		maps.Copy(ended, n.machine.lapsed(func(k hostPort, l lead) bool {
+		n.machine.change(ended, begun, func(k hostPort, l lead) bool {
 			_, is := taken[k]
 			return is || l.owner == owner
-		}))
-		n.machine.change(ended, begun)
+		})
 	}
 	return ports, errs
 }
@@ -191,7 +190,7 @@ func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*
 func (p *Port) Close() error {
 	p.stopServing()
 	if p.n.machine != nil {
-		p.n.machine.change(p.led, nil)
+		p.n.machine.change(p.led, nil, none)
 	}
 	return nil
 }
@@ -210,7 +209,7 @@ func (n *Namespace) RetainPorts(exists func(sandbox string) bool) {
 	if n.machine == nil {
 		return
 	}
-	n.machine.change(n.machine.lapsed(func(_ hostPort, l lead) bool { return l.owner != "" && !exists(l.owner) }), nil)
+	n.machine.change(nil, nil, func(_ hostPort, l lead) bool { return l.owner != "" && !exists(l.owner) })
 }
 
 // stopServing ends what this process does for the port, and waits for its connections to have ended.
