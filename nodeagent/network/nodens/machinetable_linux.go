@@ -66,6 +66,9 @@ type machineTable struct {
 	text       string
 	generation uint32
 	others     int
+	// stale says that connection tracking may know what has come through ports that have ended: a server before was
+	// killed before it was told, or it could not be told.
+	stale bool
 }
 
 // hostPort is a port of the machine: at one of its addresses, or at all of a family, which the unspecified one stands
@@ -94,7 +97,7 @@ type lead struct {
 }
 
 func newMachineTable(cfg *Config) *machineTable {
-	return &machineTable{cfg: cfg, ports: map[hostPort]lead{}, left: map[hostPort]bool{}}
+	return &machineTable{cfg: cfg, ports: map[hostPort]lead{}, left: map[hostPort]bool{}, stale: true}
 }
 
 // leads returns what of a port the kernel can lead.
@@ -267,6 +270,7 @@ func (t *machineTable) write() error {
 	if err != nil {
 		return fmt.Errorf("the machine's table %s is refused by its nftables: %w", hostTable(t.cfg.Cluster), err)
 	}
+	t.forgetStale()
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("nftables of the machine: %w", err)
@@ -492,7 +496,7 @@ func (t *machineTable) carryOut(change func(*nft.Batch) error) {
 		err = t.write()
 	}
 	if err != nil {
-		t.text = ""
+		t.text, t.stale = "", true
 		t.cfg.Log.Warn("the kernel does not lead clients of the machine's ports as it should; it is tried again", "error",
 			err)
 	}
@@ -535,11 +539,47 @@ func without(a, b []uint32) []uint32 {
 	return slices.DeleteFunc(slices.Clone(a), func(l uint32) bool { return slices.Contains(b, l) })
 }
 
+// settle writes the table anew unless the last change is known to have been made.
+func (t *machineTable) settle() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.text != "" {
+		return nil
+	}
+	return t.write()
+}
+
+// through returns where ports lead what comes as a flow does.
+func through(ports map[hostPort]lead, f conntrack.Flow) netip.AddrPort {
+	k := hostPort{nft.ProtocolName(f.Orig.Protocol), f.Orig.Dst}
+	if l, is := ports[k]; is {
+		return l.to
+	}
+	return ports[k.everywhere()].to
+}
+
 // forget has connection tracking forget what was led by ports.
 func (t *machineTable) forget(ports map[hostPort]lead) {
-	if len(ports) == 0 {
+	if len(ports) > 0 {
+		t.forgetFlows(func(f conntrack.Flow) bool { return f.Reply.Src == through(ports, f) })
+	}
+}
+
+// forgetStale has connection tracking forget what is led to pods by no port that there is. It needs the lock.
+func (t *machineTable) forgetStale() {
+	if !t.stale {
 		return
 	}
+	t.stale = false
+	t.forgetFlows(func(f conntrack.Flow) bool {
+		return f.Reply.Src != through(t.ports, f) && slices.ContainsFunc(t.cfg.PodRanges, func(r netip.Prefix) bool {
+			return r.Contains(f.Reply.Src.Addr())
+		})
+	})
+}
+
+// forgetFlows has connection tracking forget those of the flows that were led elsewhere of which ended says so.
+func (t *machineTable) forgetFlows(ended func(conntrack.Flow) bool) {
 	err := func() error {
 		conn, err := dialNetfilter()
 		if err != nil {
@@ -547,21 +587,16 @@ func (t *machineTable) forget(ports map[hostPort]lead) {
 		}
 		defer conn.Close()
 		for _, s := range t.sets() {
-			family, everywhere := byte(unix.AF_INET), netip.IPv4Unspecified()
+			family := byte(unix.AF_INET)
 			if s.v6 {
-				family, everywhere = unix.AF_INET6, netip.IPv6Unspecified()
+				family = unix.AF_INET6
 			}
 			flows, err := conntrack.Flows(conn, family)
 			if err != nil {
 				return err
 			}
 			for _, f := range flows {
-				network := nft.ProtocolName(f.Orig.Protocol)
-				one, is := ports[hostPort{network, f.Orig.Dst}]
-				if !is {
-					one, is = ports[hostPort{network, netip.AddrPortFrom(everywhere, f.Orig.Dst.Port())}]
-				}
-				if !is || !f.Translated() || f.Reply.Src != one.to {
+				if !f.Translated() || !ended(f) {
 					continue
 				}
 				if err := conntrack.Forget(conn, f); err != nil {
@@ -572,6 +607,7 @@ func (t *machineTable) forget(ports map[hostPort]lead) {
 		return nil
 	}()
 	if err != nil {
+		t.stale, t.text = true, "" // When the table is written anew, it is tried again.
 		t.cfg.Log.Warn("connections through ports of the machine that have ended may go on", "error", err)
 	}
 }

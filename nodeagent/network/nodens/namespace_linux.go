@@ -303,7 +303,9 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 
 // Detach takes away what Attach has made. It may be called for a sandbox that is not connected, or no more.
 func (n *Namespace) Detach(ctx context.Context, sandbox string) error {
-	n.closeHostPorts(sandbox)
+	if err := n.closeHostPorts(sandbox); err != nil {
+		return fmt.Errorf("the ports of the sandbox %s do not end: %w", sandbox, err)
+	}
 	_, _, err := n.helper.call(ctx, &wire.Request{Detach: &wire.Detach{Sandbox: sandbox}})
 	if err != nil && !errors.Is(err, errNoHelper) {
 		return fmt.Errorf("the sandbox %s cannot be disconnected: %w", sandbox, err)

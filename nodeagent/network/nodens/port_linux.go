@@ -389,10 +389,15 @@ func (n *Namespace) serveHostPorts(sandbox string, cfg AttachConfig) error {
 	return nil
 }
 
-// closeHostPorts ends the ports of a sandbox, those also that a server before has served.
-func (n *Namespace) closeHostPorts(sandbox string) {
+// closeHostPorts ends the ports of a sandbox, those also that a server before has served. It fails while the kernel
+// may lead clients there still.
+func (n *Namespace) closeHostPorts(sandbox string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.changePorts(n.work, sandbox, n.ports[sandbox].served, nil)
 	delete(n.ports, sandbox)
+	if n.machine == nil {
+		return nil
+	}
+	return n.machine.settle()
 }

@@ -7,8 +7,81 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
 	"monoplane.dev/nodeagent/network/nodens"
 )
+
+// flowTo has a client outside begin a flow of UDP through a pod's host port.
+func flowTo(t *testing.T, client *pod) *pod {
+	t.Helper()
+	client.do(order{Hold: 1, By: "udp", Addr: lan + ":8090"})
+	sees(t, "the pod", client.do(order{Talk: true}).Text)
+	return client
+}
+
+// heardNothing checks that a flow that was another pod's is refused, and has not come to a pod.
+func heardNothing(t *testing.T, next, flow *pod) {
+	t.Helper()
+	if got := flow.try(order{Talk: true}); !strings.Contains(got.Err, "refused") {
+		t.Errorf("a flow to a pod that is gone: %+v; want it refused", got)
+	}
+	if got := next.do(order{Heard: true}).Text; got != "" {
+		t.Errorf("the pod that has the address next has heard from %q", got)
+	}
+}
+
+// TestRootPortsOfAServerKilled: a server may be killed when the kernel no longer leads a port, but still knows what
+// has come through it. That does not go to the pod that has the address next.
+func TestRootPortsOfAServerKilled(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	cfg := config(t)
+	n := open(t, cfg)
+	servesAll(podIn(t, n, "a", onHost(5)))
+	flow := flowTo(t, client())
+	check(t, n.Close())
+	conn, err := nftables.New()
+	check(t, err)
+	conn.FlushSet(&nftables.Set{Name: "ports4", Table: &nftables.Table{Name: nodens.HostTable("test"),
+		Family: nftables.TableFamilyINet}})
+	check(t, conn.Flush())
+	n, err = nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	check(t, n.Detach(t.Context(), "a"))
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(5)})
+	servesAll(b)
+	heardNothing(t, b, flow)
+}
+
+// TestRootPortsWithoutDescriptors: a pod is not disconnected, so that nobody gets its address, before its ports have
+// ended, which they cannot while the process has no file descriptor left.
+func TestRootPortsWithoutDescriptors(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	client := clients(t)
+	n := open(t, config(t))
+	servesAll(podIn(t, n, "a", onHost(5)))
+	flow, one := flowTo(t, client()), client()
+	var limit unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}))
+	err := n.Detach(t.Context(), "a")
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	if err == nil {
+		t.Error("a pod is disconnected without a file descriptor")
+	}
+	check(t, n.Detach(t.Context(), "a"))
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(5)})
+	servesAll(b)
+	refused(t, "after the pod", one, lan+":8090")
+	heardNothing(t, b, flow)
+}
 
 // TestRootPortsAtAllAddresses: whoever has a port at all addresses of the machine has it also at one where a server
 // before had it lead elsewhere.
