@@ -398,8 +398,11 @@ func othersRules(cfg *Config) (found foreign, err error) {
 	if err != nil {
 		return foreign{}, fmt.Errorf("the machine's chains of nftables: %w", err)
 	}
+	// Those of others have other hooks with the same numbers.
+	routed := []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyIPv4, nftables.TableFamilyIPv6}
 	for _, c := range chains {
-		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) {
+		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) ||
+			!slices.Contains(routed, c.Table.Family) {
 			continue
 		}
 		all, err := conn.GetRules(c.Table, c)

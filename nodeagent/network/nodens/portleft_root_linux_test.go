@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network/nodens"
@@ -111,4 +112,26 @@ func TestRootPortsAtAllAddresses(t *testing.T) {
 	}
 	change(t, n, nil, balanced()[:1])
 	sees(t, "the pod in the end", one.do(order{Ask: "tcp", Addr: lan + ":8082"}).Text)
+}
+
+// TestRootPortsBesideOtherFamilies: rules for what is no packet of IP, whose hooks have the same numbers, do not judge
+// what comes to the machine's ports.
+func TestRootPortsBesideOtherFamilies(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	one := clients(t)()
+	n := open(t, config(t))
+	servesAll(podIn(t, n, "a", onHost(5)))
+	conn, err := nftables.New()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyARP})
+	const arpOut = 1 // NF_ARP_OUT, where others have the hook input.
+	output := conn.AddChain(&nftables.Chain{Name: "OUTPUT", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookRef(arpOut), Priority: nftables.ChainPriorityFilter})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: output, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}})
+	check(t, conn.Flush())
+	check(t, n.Verify(t.Context()))
+	check(t, n.Close())
+	sees(t, "without a server", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
 }
