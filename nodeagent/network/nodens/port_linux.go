@@ -86,12 +86,16 @@ func (n *Namespace) ChangePorts(ctx context.Context, end []*Port, begin []PortCo
 	return n.changePorts(ctx, "", end, begin)
 }
 
+// exhausted are the errors of a process, or a machine, that has come to its bounds.
+var exhausted = []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS}
+
 // changePorts does so for the ports of one owner: a sandbox, or nobody.
 func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, begin []PortConfig) (
 	[]*Port, []error,
 ) {
 	ended, begun := map[hostPort]lead{}, map[hostPort]lead{}
-	taken := map[hostPort]lead{} // By somebody else.
+	// Ports that cannot be served: because somebody else has them, say, or because this process lacks something for now.
+	taken, lacking := map[hostPort]lead{}, map[hostPort]lead{}
 	for _, p := range end {
 		maps.Copy(ended, p.led)
 		p.stopServing()
@@ -99,7 +103,13 @@ func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, 
 	ports, errs := make([]*Port, len(begin)), make([]error, len(begin))
 	for i, cfg := range begin {
 		led := n.leads(owner, &cfg)
-		if ports[i], errs[i] = n.bind(ctx, cfg); errs[i] != nil {
+		ports[i], errs[i] = n.bind(ctx, cfg)
+		switch {
+		case errs[i] == nil:
+		case slices.ContainsFunc(exhausted, func(e error) bool { return errors.Is(errs[i], e) }):
+			maps.Copy(lacking, led)
+			continue
+		default:
 			maps.Copy(taken, led)
 			continue
 		}
@@ -108,8 +118,10 @@ func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, 
 	}
 	if n.machine != nil {
 		n.machine.change(ended, begun, func(k hostPort, l lead) bool {
-			_, is := taken[k]
-			return is || l.owner == owner
+			if _, is := taken[k]; is {
+				return true
+			}
+			return l.owner == owner && lacking[k] != l
 		})
 	}
 	return ports, errs

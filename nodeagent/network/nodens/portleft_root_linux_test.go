@@ -3,6 +3,7 @@
 package nodens_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -69,11 +70,9 @@ func TestRootPortsWithoutDescriptors(t *testing.T) {
 	n := open(t, config(t))
 	servesAll(podIn(t, n, "a", onHost(5)))
 	flow, one := flowTo(t, client()), client()
-	var limit unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}))
+	again := withoutDescriptors(t)
 	err := n.Detach(t.Context(), "a")
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	again()
 	if err == nil {
 		t.Error("a pod is disconnected without a file descriptor")
 	}
@@ -82,6 +81,44 @@ func TestRootPortsWithoutDescriptors(t *testing.T) {
 	servesAll(b)
 	refused(t, "after the pod", one, lan+":8090")
 	heardNothing(t, b, flow)
+}
+
+// withoutDescriptors has this process open no file more, until again is called.
+func withoutDescriptors(t *testing.T) (again func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}))
+	return func() { check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }
+}
+
+// TestRootPortsOfABusyProcess: where the process lacks file descriptors to serve what a server before has served, the
+// kernel goes on leading clients there.
+func TestRootPortsOfABusyProcess(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	one := clients(t)()
+	cfg := config(t)
+	n := open(t, cfg)
+	servesAll(podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)}))
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	shut(t, n, change(t, n, nil, balanced()))
+	n, err := nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	again := withoutDescriptors(t)
+	_, errs := n.ChangePorts(t.Context(), nil, balanced())
+	again()
+	for _, err := range errs {
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("without descriptors: %v", err)
+		}
+	}
+	check(t, n.Verify(t.Context()))
+	sees(t, "before the ports are served", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
+	check(t, n.Close())
+	sees(t, "without a server", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
 }
 
 // TestRootPortsAtAllAddresses: whoever has a port at all addresses of the machine has it also at one where a server
