@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,23 +84,34 @@ func (r *remote) file(ctx context.Context, request *wire.Request, with ...*os.Fi
 	return files[0], nil
 }
 
-// connect returns errNoHelper if nobody listens.
+// connect returns errNoHelper if nobody listens. Where the helper has more callers than it has let in, it waits.
 func (r *remote) connect(ctx context.Context) (*net.UnixConn, error) {
 	// By the open directory, since the address of a socket may have 107 bytes only.
 	at := fmt.Sprintf("/proc/self/fd/%d/%s", r.dir.Fd(), helper.Socket)
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", at)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, errNoHelper
+	for {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "unix", at)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+			return nil, errNoHelper
+		case errors.Is(err, unix.EAGAIN):
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("the helper of the node namespace lets nobody in: %w", context.Cause(ctx))
+			case <-time.After(10 * time.Millisecond):
+				continue
+			}
+		case err != nil:
+			return nil, fmt.Errorf("the helper of the node namespace cannot be called: %w", err)
+		}
+		return conn.(*net.UnixConn), nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the helper of the node namespace cannot be called: %w", err)
-	}
-	return conn.(*net.UnixConn), nil
 }
 
 // process returns the helper's pid, and holds on to the process by a descriptor.
 func (r *remote) process(ctx context.Context) (pid int, pidfd *os.File, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	conn, err := r.connect(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -129,13 +143,52 @@ func (r *remote) process(ctx context.Context) (pid int, pidfd *os.File, err erro
 // replaceHung kills a helper that does not answer, so that its spare becomes the helper.
 func (r *remote) replaceHung(ctx context.Context) error {
 	pid, pidfd, err := r.process(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return r.killAll(helper.Argv0)
+	}
 	if err != nil {
 		return err
 	}
 	defer pidfd.Close()
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || string(name) != helper.Argv0+"\x00" && string(name) != helper.SpareArgv0+"\x00" {
+	if !isAny(pid, helper.Argv0, helper.SpareArgv0) {
 		return fmt.Errorf("process %d listens for the helper of the node namespace, but is none", pid)
 	}
 	return unix.PidfdSendSignal(int(pidfd.Fd()), unix.SIGKILL, nil, 0)
+}
+
+// isAny tells whether a process has one of these names.
+func isAny(pid int, names ...string) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && slices.Contains(names, strings.TrimSuffix(string(name), "\x00"))
+}
+
+// killAll kills the helper, the spare, or both, by their names, where nobody can be asked who they are: their
+// directory is open in them.
+func (r *remote) killAll(names ...string) error {
+	var own unix.Stat_t
+	if err := unix.Fstat(int(r.dir.Fd()), &own); err != nil {
+		return fmt.Errorf("the directory of the node namespace: %w", err)
+	}
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return fmt.Errorf("the processes of the machine: %w", err)
+	}
+	for _, e := range all {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// First, so that what is found out is about this process.
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // It has ended.
+		}
+		var dir unix.Stat_t
+		if isAny(pid, names...) && unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, helper.DirFD), &dir) == nil &&
+			dir.Dev == own.Dev && dir.Ino == own.Ino {
+			_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // It may have ended.
+		}
+		unix.Close(pidfd)
+	}
+	return nil
 }

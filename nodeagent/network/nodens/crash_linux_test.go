@@ -97,7 +97,7 @@ func TestRootlessBothHang(t *testing.T) {
 }
 
 // testBothHang: where the spare does not answer either, also not when the helper has ended, there is a new namespace,
-// and pods can be connected to it. The old spare ends when it goes on.
+// and pods can be connected to it. The old spare is ended.
 func testBothHang(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
@@ -118,14 +118,42 @@ func testBothHang(t *testing.T) {
 	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
 	b.do(order{Serve: "tcp", Addr: ":80"})
 	b.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
-	check(t, syscall.Kill(old[1], syscall.SIGCONT))
+	gone(t, old[1])
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
 	eventually(t, func() error {
-		if err := syscall.Kill(old[1], 0); err == nil {
-			return errors.New("the old spare goes on")
+		if err := syscall.Kill(pid, 0); err == nil {
+			return fmt.Errorf("process %d goes on", pid)
 		}
 		return nil
 	})
-	b.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+}
+
+func TestRootlessSpareHangsAtTheEnd(t *testing.T) {
+	if onMachine(t, true) {
+		testSpareHangsAtTheEnd(t)
+	}
+}
+
+// testSpareHangsAtTheEnd: a spare that hangs for ever ends with the helper, or where the helper has ended before.
+func testSpareHangsAtTheEnd(t *testing.T) {
+	cfg := config(t)
+	for _, killed := range []bool{false, true} {
+		n := open(t, cfg)
+		old := bothHelpers(t, 0)
+		stop(t, old[1])
+		if killed {
+			check(t, syscall.Kill(old[0], syscall.SIGKILL))
+		}
+		check(t, n.Close())
+		check(t, nodens.Remove(t.Context(), cfg))
+		for _, pid := range old {
+			gone(t, pid)
+		}
+	}
 }
 
 func TestRootlessReopen(t *testing.T) {

@@ -50,7 +50,7 @@ func connect(cfg *Config, ns *os.File, inode uint64, want *wire.Setup) ([]netip.
 		return nil, err
 	}
 	if link != nil && link.Attrs().Alias != alias {
-		if err := netlink.LinkDel(link); err != nil {
+		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) { // It goes with the namespace.
 			return nil, fmt.Errorf("the link %s of a node namespace that is no more: %w", name, err)
 		}
 		link = nil

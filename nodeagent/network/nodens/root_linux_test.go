@@ -69,6 +69,12 @@ func TestRootBothHang(t *testing.T) {
 	}
 }
 
+func TestRootSpareHangsAtTheEnd(t *testing.T) {
+	if onMachine(t, false) {
+		testSpareHangsAtTheEnd(t)
+	}
+}
+
 func TestRootOtherProgram(t *testing.T) {
 	if onMachine(t, false) {
 		testOtherProgram(t)

@@ -32,9 +32,11 @@ func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wi
 			reply, _, err = r.call(ctx, &wire.Request{})
 		}
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			// The helper has ended, and its spare hangs: once it goes on, it finds that the socket is another, and ends.
+			// The helper has ended, and its spare hangs, perhaps for ever.
 			cfg.Log.Warn("the spare of the node namespace's helper does not answer either: pods are connected anew")
-			err = errNoHelper
+			if err = r.killAll(helper.Argv0, helper.SpareArgv0); err == nil {
+				err = errNoHelper
+			}
 		}
 	}
 	if err == nil {
@@ -244,26 +246,40 @@ func (r *remote) bind() (*os.File, error) {
 
 // end has the helper end, and waits until it has.
 func (r *remote) end(ctx context.Context) error {
-	for {
+	var since time.Time // The helper has been dead since then.
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		_, pidfd, err := r.process(ctx)
-		if errors.Is(err, errNoHelper) {
-			return nil
+		isDead := errors.Is(err, unix.ESRCH) // Its spare is not yet listening, or hangs.
+		if !isDead {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
 		}
-		if errors.Is(err, unix.ESRCH) { // It died meanwhile; its spare is not yet listening.
+		hangs := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil || isDead && time.Since(since) > answerTime
+		switch {
+		case errors.Is(err, errNoHelper):
+			return nil
+		case hangs:
+			if err := r.killAll(helper.Argv0, helper.SpareArgv0); err != nil {
+				return err
+			}
+		case err != nil && !isDead:
+			return err
+		}
+		if err != nil {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("the helper of the node namespace does not end: %w", context.Cause(ctx))
-			case <-time.After(time.Millisecond):
+			case <-time.After(pause):
 				continue
 			}
-		}
-		if err != nil {
-			return err
 		}
 		_, _, err = r.call(ctx, &wire.Request{End: &wire.End{}})
 		if err != nil && !errors.Is(err, errNoHelper) {
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-				err = r.replaceHung(ctx)
+				if err = r.replaceHung(ctx); errors.Is(err, unix.ESRCH) { // Then its spare hangs.
+					err = r.killAll(helper.Argv0, helper.SpareArgv0)
+				}
 			}
 			if err != nil {
 				pidfd.Close()

@@ -34,7 +34,7 @@ func become(program *os.File, spare *spareProcess) error {
 	if spare != nil {
 		pipe := int(spare.pipe.Fd())
 		kept = append(kept, pipe)
-		environment = append(environment, fmt.Sprintf("%s=%d %d", handedOver, pipe, spare.pid))
+		environment = append(environment, fmt.Sprintf("%s=%d %d", handedOver, pipe, spare.process.Pid))
 	}
 	var err error
 	for _, fd := range kept {
@@ -61,13 +61,13 @@ func inherited() *spareProcess {
 		return nil
 	}
 	unix.CloseOnExec(pipe)
-	p := &spareProcess{pid: pid, pipe: os.NewFile(uintptr(pipe), "spare"), ended: make(chan struct{})}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return nil
+	}
+	p := &spareProcess{process: process, pipe: os.NewFile(uintptr(pipe), "spare"), ended: make(chan struct{})}
 	go func() {
-		for {
-			if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
-				break
-			}
-		}
+		_, _ = process.Wait()
 		p.pipe.Close()
 		close(p.ended)
 	}()

@@ -44,15 +44,25 @@ func spare() int {
 
 // spareProcess is a spare that has been started.
 type spareProcess struct {
-	pid   int
-	pipe  *os.File      // Where it is told to end.
-	ended chan struct{} // Closed when it has ended.
+	process *os.Process
+	pipe    *os.File      // Where it is told to end.
+	ended   chan struct{} // Closed when it has ended.
 }
 
-// end tells the spare to end, and waits until it has.
+// endTime is how long a spare may take to end.
+const endTime = time.Second
+
+// end tells the spare to end, and waits until it has. One that hangs is killed.
 func (p *spareProcess) end() {
 	_, _ = p.pipe.Write([]byte{0})
-	<-p.ended
+	for {
+		select {
+		case <-p.ended:
+			return
+		case <-time.After(endTime):
+			_ = p.process.Kill() // It may have ended.
+		}
+	}
 }
 
 // keeper has a spare while the helper lives.
@@ -93,6 +103,7 @@ func (k *keeper) run(now *spareProcess) *spareProcess {
 				// There is none between the two writes: better than two, which would both become the helper.
 				_, _ = now.pipe.Write([]byte{0})
 				_, _ = next.pipe.Write([]byte{armed})
+				go now.end() // If it has not been told yet.
 			}
 			now = next
 		}
@@ -138,7 +149,7 @@ func startSpare(listen, dir *os.File, isArmed bool) (*spareProcess, error) {
 		write.Close()
 		return nil, err
 	}
-	p := &spareProcess{pid: cmd.Process.Pid, pipe: write, ended: make(chan struct{})}
+	p := &spareProcess{process: cmd.Process, pipe: write, ended: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		write.Close()
