@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,6 +16,9 @@ import (
 )
 
 const killSignal = syscall.SIGKILL
+
+// leaveTime is how long a shim that has closed its connection may take to leave its group.
+const leaveTime = time.Second
 
 // bury ends a sandbox whose shim is dead, or whose machine was restarted: it kills what is left, then gives every
 // container an end. The caller holds the sandbox's lock, so that nobody else writes its journals.
@@ -32,8 +36,13 @@ func (r *Runtime) bury(sb *sandbox) {
 		if !r.reapShim(sb) || !orderly && !r.clear(sb, list, true) {
 			return // Closing; the next New goes on.
 		}
-		// The shim itself may take a moment to leave its group; what cannot be removed now is when the sandbox is.
-		_ = sb.rec.group.Remove()
+		if sb.rec.group.Remove() != nil {
+			r.start(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+				defer cancel()
+				_ = r.removeGroup(ctx, sb.rec.group) // What cannot be removed now is when the sandbox is.
+			})
+		}
 	}
 	var ended []*container
 	for _, c := range list {

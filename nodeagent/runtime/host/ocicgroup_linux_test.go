@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +40,43 @@ func TestRootImageWithoutCgroup(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// Of a pod that has been stopped no group is left when the runtime has been closed, also where the kernel called one
+// busy at first, as it does while a shim that this process has not started is on its way out.
+//
+// spec: DEL-13
+func TestRootImageGroupIsBusyAtFirst(t *testing.T) {
+	n := newNode(t, withImages(t))
+	if ok, why := n.cgroups.Killable(); !ok {
+		t.Skip("no usable cgroup: ", why)
+	}
+	sb := n.sandbox("pod")
+	n.run(sb, ofImage(containerConfig("c", "sleep", "1000")))
+	group := n.cgroups.Pod(sb)
+	busy := exec.Command("sleep", "1000")
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	procs := filepath.Join(group.Unified, "shim", "cgroup.procs")
+	err := os.WriteFile(procs, []byte(strconv.Itoa(busy.Process.Pid)), 0)
+	n.stopSandboxes(sb)
+	if !exists(group.Unified) {
+		t.Error("the group was not busy")
+	}
+	if err := errors.Join(err, busy.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = busy.Wait() // It was killed.
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append(group.V1, group.Unified) {
+		if exists(dir) {
+			t.Errorf("the group %s is left", dir)
+		}
+	}
+	n.open()
 }
 
 // A container of an image sees its own cgroup of cgroup2 and no other one, read-only, also what is started in it
