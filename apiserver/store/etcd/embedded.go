@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/pkg/v3/featuregate"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	servererrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
@@ -430,7 +431,9 @@ func callFor[T any](
 
 // Txn runs one transaction.
 func (e *Embedded) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) { return e.srv.Txn(ctx, req) })
+	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) {
+		return readAgain(ctx, func() (*etcdserverpb.TxnResponse, error) { return e.srv.Txn(ctx, req) })
+	})
 	if err == nil {
 		e.acknowledge(resp.Header.Revision)
 		e.batch.add(req)
@@ -448,7 +451,20 @@ func (e *Embedded) acknowledge(revision int64) {
 
 // Range reads keys.
 func (e *Embedded) Range(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	return call(ctx, e, func(ctx context.Context) (*etcdserverpb.RangeResponse, error) { return e.srv.Range(ctx, req) })
+	return call(ctx, e, func(ctx context.Context) (*etcdserverpb.RangeResponse, error) {
+		return readAgain(ctx, func() (*etcdserverpb.RangeResponse, error) { return e.srv.Range(ctx, req) })
+	})
+}
+
+// readAgain calls again what etcd gave up because the leader had changed. Here that is only the server itself as it
+// starts, when it has not yet noticed that it leads now. Only reads are given up so: nothing has been written then.
+func readAgain[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for {
+		v, err := read()
+		if !errors.Is(err, servererrors.ErrLeaderChanged) || ctx.Err() != nil {
+			return v, err
+		}
+	}
 }
 
 // Revision returns the newest revision that was acknowledged. No round of consensus is needed: there is no other
