@@ -323,7 +323,8 @@ func readLinks(cfg *Config) (links machineLinks, err error) {
 	return links, nil
 }
 
-// isOn tells whether a setting of the machine's network is not 0. That of a link that was taken away meanwhile is.
+// isOn tells whether a setting of the machine's network is another than 0. Those of a link that was taken away
+// meanwhile are off.
 func isOn(setting string) bool {
 	v, err := os.ReadFile("/proc/sys/net/" + setting)
 	return err == nil && strings.TrimSpace(string(v)) != "0"
@@ -381,9 +382,10 @@ func settings(cfg *Config) (why string, err error) {
 
 // foreign says which rules of somebody else are in the way; empty where none are.
 type foreign struct {
-	// forward drops what pods send out, as those of firewalld and Docker do. Others may refuse some of what is forwarded:
-	// through.
-	forward, through string
+	// forward drops whatever is forwarded, as a rule of firewalld and Docker does: also what pods send out.
+	forward string
+	// through may drop some of what is forwarded.
+	through string
 	// input judge what comes to the machine's own ports, output what its own programs send.
 	input, output string
 }
@@ -398,7 +400,7 @@ func othersRules(cfg *Config) (found foreign, err error) {
 	if err != nil {
 		return foreign{}, fmt.Errorf("the machine's chains of nftables: %w", err)
 	}
-	// Those of others have other hooks with the same numbers.
+	// Those of other families, such as ARP, have other hooks with the same numbers.
 	routed := []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyIPv4, nftables.TableFamilyIPv6}
 	for _, c := range chains {
 		if c.Hooknum == nil || c.Type != nftables.ChainTypeFilter || c.Table.Name == hostTable(cfg.Cluster) ||

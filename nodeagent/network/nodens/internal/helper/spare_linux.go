@@ -103,7 +103,7 @@ func (k *keeper) run(now *spareProcess) *spareProcess {
 				// There is none between the two writes: better than two, which would both become the helper.
 				_, _ = now.pipe.Write([]byte{0})
 				_, _ = next.pipe.Write([]byte{armed})
-				go now.end() // If it has not been told yet.
+				go now.end() // Should it hang.
 			}
 			now = next
 		}
