@@ -59,26 +59,26 @@ func (r *run) verify(ctx context.Context, c *client.Client) error {
 	)
 }
 
+// checkJournal judges the instances that have ended: they were in the journal before it was looked who runs, so that
+// all that they have ever written is in it afterwards.
 func (r *run) checkJournal() error {
-	running := map[process]bool{}
-	// What runs before or after the journal is read has not ended in it.
-	for _, look := range []func() error{nil, func() error { return r.judge.read(r.dir) }} {
-		if look != nil {
-			if err := look(); err != nil {
-				return err
-			}
-		}
-		byUID, err := workloads(r.dir)
-		if err != nil {
-			return err
-		}
-		for _, procs := range byUID {
-			for _, p := range procs {
-				running[p] = true
-			}
+	if err := r.judge.read(r.dir); err != nil {
+		return err
+	}
+	ended := r.judge.instances()
+	byUID, err := workloads(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, running := range byUID {
+		for _, p := range running {
+			delete(ended, p)
 		}
 	}
-	return r.judge.check(running)
+	if err := r.judge.read(r.dir); err != nil {
+		return err
+	}
+	return r.judge.check(ended)
 }
 
 // noStrangers waits until no process runs whose pod does not exist. A ready node has dealt with those that it

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,17 +140,28 @@ func (j *judge) feed(e entry) error {
 	return nil
 }
 
-// check judges the instances that have ended: running are those that have not.
+// instances returns those that have not been judged.
+func (j *judge) instances() map[process]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := map[process]bool{}
+	for p := range j.traces {
+		all[p] = true
+	}
+	return all
+}
+
+// check judges all instances by what they were told, and those that have ended by how.
 //
 // spec: TERM-1, DEL-10, SAFE-1
-func (j *judge) check(running map[process]bool) error {
+func (j *judge) check(ended map[process]bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for p, t := range j.traces {
 		if err := j.checkStop(t); err != nil {
 			return err
 		}
-		if running[p] {
+		if !ended[p] {
 			continue
 		}
 		if err := j.checkEnd(t); err != nil {
@@ -223,7 +235,9 @@ func TestJudge(t *testing.T) {
 		for _, e := range tc.journal {
 			err = errors.Join(err, j.feed(e))
 		}
-		if err = errors.Join(err, j.check(tc.running)); (err == nil) != tc.good {
+		ended := j.instances()
+		maps.DeleteFunc(ended, func(p process, _ bool) bool { return tc.running[p] })
+		if err = errors.Join(err, j.check(ended)); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

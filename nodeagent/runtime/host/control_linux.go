@@ -165,7 +165,10 @@ func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Dura
 		}
 		left := timeout
 		if timeout > 0 {
-			left = max(time.Until(deadline), 1)
+			// Whether the shim has heard of it nobody knows, where it could not be reached before. Process 1 is to see the
+			// stop signal even so, before the KILL, which comes no later than the watch would bring it.
+			least := min(timeout, r.bounds.margin/4, time.Until(deadline.Add(r.bounds.margin/2)))
+			left = max(time.Until(deadline), least, 1)
 		}
 		req := shimwire.StopRequest{ContainerID: c.id, Timeout: int64(left)}
 		rec, err := conn.container(ctx, shimwire.Stop, req.Encode())

@@ -114,7 +114,21 @@ func (r *Runtime) alive(sb *sandbox, patience time.Duration) bool {
 // if it ever goes on.
 func (r *Runtime) signalDeaf(c *container) {
 	if !r.alive(c.sb, r.bounds.margin*3/8) {
+		r.catchUp(c.sb)
 		r.signalFirst(c)
+	}
+}
+
+// catchUp takes in what a shim that does not answer has written down of its containers: that one was started may be
+// the very answer that was lost.
+func (r *Runtime) catchUp(sb *sandbox) {
+	r.mu.RLock()
+	list := sb.listLocked()
+	r.mu.RUnlock()
+	for _, c := range list {
+		if rec, err := loadState(c.dir); err == nil {
+			r.noteEvent(sb, rec)
+		}
 	}
 }
 
@@ -213,6 +227,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // execute carries out condemn. When the shim is dead, tend finds its lock free and buries the sandbox.
 func (r *Runtime) execute(sb *sandbox) {
+	r.catchUp(sb)
 	r.lastGrace(sb)
 	var pause time.Duration
 	for !sb.isGone() {

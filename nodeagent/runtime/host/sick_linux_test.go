@@ -242,6 +242,84 @@ func TestStopWithoutShim(t *testing.T) {
 	}, short(3*time.Second, never))
 }
 
+// A shim that nobody could reach until the grace was over gives process 1 time to see its stop signal all the same.
+//
+// spec: SAFE-6, TERM-1
+func TestStopOfAShimOutOfReach(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, n *node) {
+		sb := n.sandbox("away")
+		ready := filepath.Join(n.dir, "ready")
+		id := n.run(sb, containerConfig("c", "/bin/sh", "-c",
+			`trap 'sleep 0.2; exit 3' TERM; echo > `+ready+`; while :; do sleep 0.02; done`))
+		eventually(t, "it is ready", func() bool { return exists(ready) })
+		restore := n.hideShim(sb)
+		time.AfterFunc(1500*time.Millisecond, restore)
+		n.stop(id, 1)
+		if code := n.status(id).GetExitCode(); code != 3 {
+			t.Errorf("it ended with %d and had no time to see its stop signal", code)
+		}
+	})
+}
+
+// hideShim makes the shim of a sandbox unreachable: its connection breaks, and its socket is elsewhere until restore.
+func (n *node) hideShim(sb string) (restore func()) {
+	n.t.Helper()
+	s := n.sandboxes[sb]
+	conn, err := n.shimOf(n.t.Context(), s)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, shim.SocketName)
+	if err := os.Rename(path, path+".away"); err != nil {
+		n.t.Fatal(err)
+	}
+	conn.conn.Close()
+	<-conn.done
+	return func() {
+		if err := os.Rename(path+".away", path); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+// Of a container whose start was never answered, the runtime knows from what the shim has written down whom to send
+// the stop signal.
+//
+// spec: SAFE-6, TERM-1
+func TestStopAfterALostStart(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, n *node) {
+		sb := n.sandbox("lost")
+		ready, tidied := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "tidied")
+		id := n.create(sb, containerConfig("c", "/bin/sh", "-c",
+			`trap 'echo > `+tidied+`; exit 0' TERM; echo > `+ready+`; while :; do sleep 0.02; done`))
+		shimPID := n.shimPID(sb)
+		conn, err := n.shimOf(t.Context(), n.sandboxes[sb])
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, shimPID, syscall.SIGSTOP)
+		answered := make(chan codes.Code, 1)
+		go func() { answered <- n.startWithin(id, patience) }()
+		eventually(t, "the start is sent", func() bool {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			return len(conn.waiting) > 0
+		})
+		n.hideShim(sb) // for good
+		if code := <-answered; code != codes.Unavailable {
+			t.Errorf("the start was answered: %s", code)
+		}
+		send(t, shimPID, syscall.SIGCONT)
+		eventually(t, "it is ready", func() bool { return exists(ready) })
+		_, err = n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1})
+		t.Log("the stop said: ", err)
+		n.wait(id)
+		if !exists(tidied) {
+			t.Error("it has not seen its stop signal")
+		}
+	}, short(2*time.Second, never))
+}
+
 // spec: SAFE-6
 func TestStopSandboxWithoutShim(t *testing.T) {
 	n := newNode(t, short(400*time.Millisecond, never))
