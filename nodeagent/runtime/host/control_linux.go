@@ -148,7 +148,7 @@ func (r *Runtime) stopContainer(ctx context.Context, c *container, timeout time.
 }
 
 func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
+	begun := sys.BootTime() // By this a shim knows a stop that it is asked for again, because nobody knows what it heard.
 	for {
 		r.mu.RLock()
 		phase := c.state.Phase
@@ -163,14 +163,7 @@ func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Dura
 		if conn == nil {
 			return nil // The sandbox is gone: nothing runs.
 		}
-		left := timeout
-		if timeout > 0 {
-			// Whether the shim has heard of it nobody knows, where it could not be reached before. Process 1 is to see the
-			// stop signal even so, before the KILL, which comes no later than the watch would bring it.
-			least := min(timeout, r.bounds.margin/4, time.Until(deadline.Add(r.bounds.margin/2)))
-			left = max(time.Until(deadline), least, 1)
-		}
-		req := shimwire.StopRequest{ContainerID: c.id, Timeout: int64(left)}
+		req := shimwire.StopRequest{ContainerID: c.id, Timeout: int64(timeout), Begun: begun}
 		rec, err := conn.container(ctx, shimwire.Stop, req.Encode())
 		switch {
 		case err == nil:

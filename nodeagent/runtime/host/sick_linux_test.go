@@ -242,9 +242,9 @@ func TestStopWithoutShim(t *testing.T) {
 	}, short(3*time.Second, never))
 }
 
-// A shim that nobody could reach until the grace was over gives process 1 time to see its stop signal all the same.
+// A shim that nobody could reach until the grace was over gives process 1 its grace all the same.
 //
-// spec: SAFE-6, TERM-1
+// spec: SAFE-6, TERM-1, DEL-10
 func TestStopOfAShimOutOfReach(t *testing.T) {
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("away")
@@ -257,6 +257,40 @@ func TestStopOfAShimOutOfReach(t *testing.T) {
 		n.stop(id, 1)
 		if code := n.status(id).GetExitCode(); code != 3 {
 			t.Errorf("it ended with %d and had no time to see its stop signal", code)
+		}
+	})
+}
+
+// A stop goes on where its connection to the shim breaks: there is one stop signal, and one grace.
+//
+// spec: TERM-1, TERM-3
+func TestStopOverANewConnection(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, n *node) {
+		sb := n.sandbox("broken")
+		terms := filepath.Join(n.dir, "terms")
+		id := n.run(sb, containerConfig("c", "/bin/sh", "-c",
+			`trap 'echo term >> `+terms+`' TERM; touch `+terms+`; while :; do sleep 0.02; done`))
+		seen := func() int {
+			b, _ := os.ReadFile(terms) // there is none until the trap is set
+			return strings.Count(string(b), "term")
+		}
+		eventually(t, "it is ready", func() bool { return exists(terms) })
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 2})
+			done <- err
+		}()
+		eventually(t, "the stop signal", func() bool { return seen() == 1 })
+		conn, err := n.shimOf(t.Context(), n.sandboxes[sb])
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.conn.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := seen(); n != 1 {
+			t.Errorf("%d stop signals", n)
 		}
 	})
 }

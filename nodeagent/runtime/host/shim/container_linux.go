@@ -38,7 +38,7 @@ type container struct {
 	rec      shimwire.Container
 	deadline time.Time // When everything is killed; zero while no stop was asked for.
 	timer    *time.Timer
-	signaled bool
+	signaled int64           // When the stop signal was sent, by the boot clock; 0 while it was not.
 	asker    <-chan struct{} // Closed when the runtime that asked for the stop is gone.
 }
 

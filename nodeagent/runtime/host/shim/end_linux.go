@@ -20,15 +20,16 @@ const (
 
 // stop sends the stop signal, unless it was sent before, and returns when nothing is left of the container. The
 // deadline is the earliest that any stop has asked for (TERM-3); it stands even when the caller goes away. A runtime
-// that comes after the one that asked begins the stop anew, with its whole grace (DEL-10). Asker is closed when the
-// caller's runtime is gone.
-func (p *pod) stop(c *container, timeout time.Duration, asker <-chan struct{}) {
+// that comes after the one that asked begins the stop anew, with its whole grace (DEL-10), and one whose connection
+// broke goes on with the stop that it had begun. Asker is closed when the caller's connection is gone.
+func (p *pod) stop(c *container, req *shimwire.StopRequest, asker <-chan struct{}) {
+	timeout := time.Duration(req.Timeout)
 	<-c.begun
 	p.mu.Lock()
 	deadline := time.Now().Add(max(timeout, 0))
 	if c.rec.Phase == shimwire.Running {
-		if asker != c.asker && isClosed(c.asker) {
-			c.deadline, c.signaled = time.Time{}, false
+		if asker != c.asker && isClosed(c.asker) && (req.Begun == 0 || req.Begun > c.signaled) {
+			c.deadline, c.signaled = time.Time{}, 0
 		}
 		c.asker = asker
 		if c.deadline.IsZero() || deadline.Before(c.deadline) {
@@ -38,8 +39,8 @@ func (p *pod) stop(c *container, timeout time.Duration, asker <-chan struct{}) {
 			}
 			c.timer = time.AfterFunc(timeout, func() { p.kill(c) })
 		}
-		if timeout > 0 && !c.signaled {
-			c.signaled = true
+		if timeout > 0 && c.signaled == 0 {
+			c.signaled = sys.BootTime()
 			p.signalFirstLocked(c, c.stopSignal())
 			p.wakeFirstLocked(c)
 		}

@@ -161,7 +161,7 @@ func (p *pod) answerStop(cn *conn, body []byte) []byte {
 	if err != nil {
 		return failure(err)
 	}
-	p.stop(c, time.Duration(req.Timeout), cn.gone)
+	p.stop(c, &req, cn.gone)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return record(c.recordLocked(), nil)

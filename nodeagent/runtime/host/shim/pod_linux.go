@@ -186,7 +186,7 @@ func (p *pod) shutdown() {
 	}
 	p.mu.Unlock()
 	for _, c := range all {
-		go p.stop(c, 0, nil)
+		go p.stop(c, &shimwire.StopRequest{}, nil)
 	}
 	for _, c := range all {
 		<-c.done

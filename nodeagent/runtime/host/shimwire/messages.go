@@ -358,6 +358,9 @@ func (m *StartRequest) Decode(body []byte) error {
 type StopRequest struct {
 	ContainerID string
 	Timeout     int64 // Nanoseconds; 0 or less kills at once.
+	// Begun is when the runtime began with this stop, by the boot clock, in nanoseconds; 0 in those of older runtimes.
+	// A request that comes over another connection as well is the same stop by this, whose grace does not begin anew.
+	Begun int64
 }
 
 // Encode returns the body.
@@ -365,6 +368,7 @@ func (m *StopRequest) Encode() []byte {
 	var e Encoder
 	e.String(1, m.ContainerID)
 	e.Int(2, m.Timeout)
+	e.Int(3, m.Begun)
 	return e.Bytes()
 }
 
@@ -376,6 +380,8 @@ func (m *StopRequest) Decode(body []byte) error {
 			m.ContainerID = f.Text()
 		case 2:
 			m.Timeout = f.Number()
+		case 3:
+			m.Begun = f.Number()
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestRoundTrip(t *testing.T) {
 				Propagation: Bidirectional, Optional: true}, {}},
 		},
 		&SetupRequest{Start: []byte("s"), Args: []string{"", "a"}, Parent: 7, Join: true},
-		&StopRequest{ContainerID: "c", Timeout: 1<<63 - 1},
+		&StopRequest{ContainerID: "c", Timeout: 1<<63 - 1, Begun: 9},
 		&ContainerRequest{ContainerID: "c"},
 		&ExecRequest{ContainerID: "c", Args: []string{"a"}, Timeout: -1},
 		&ExecReply{ExitCode: 255, TimedOut: true, Error: "e"},
