@@ -115,6 +115,11 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		node := network.Node{Name: name, Client: p.controller(controllers.NodeNetwork), ClusterDomain: c.cfg.ClusterDomain,
 			DNS: c.cfg.services.DNS()}
 		node.API, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
+		node.Warn = func(reason, note string) {
+			m.recorder.EventFor(&corev1.ObjectReference{
+				ApiVersion: corev1.NodeKind.APIVersion(), Kind: corev1.NodeKind.Kind, Name: name, Uid: name,
+			}, record.Warning, reason, "Running", note)
+		}
 		c.run(running, "network of node "+name, func(ctx context.Context) error {
 			return n.ServeNetwork(ctx, node, c.cfg.Logger)
 		})

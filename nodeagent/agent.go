@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -55,6 +56,8 @@ type Agent struct {
 	// pulled says with whose credentials images came; nil where nothing is noted of that.
 	pulled  *pullrecord.Records
 	sampler sampler
+	// moved are the machine's addresses where they are no longer those of cfg.Machine.
+	moved atomic.Pointer[[]string]
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.

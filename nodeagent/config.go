@@ -95,6 +95,10 @@ type Config struct {
 	StateDir string
 	// Machine describes the machine; read from the system when its Capacity is nil.
 	Machine hostinfo.Facts
+	// Addresses returns the machine's addresses as Machine.IPs has them. The node takes over, with its next heartbeat,
+	// what has changed; a machine that has only its loopback's keeps those that it had. When it is nil, a Machine that
+	// was given stays as it is, and one that is read is asked again.
+	Addresses func() []string
 	// ManifestDir is a directory with the manifests of static pods, or one such file; it need not exist. ManifestURL
 	// answers with a manifest when it is asked with ManifestHeader. Both may be empty. spec: STATIC-1
 	ManifestDir, ManifestURL string
@@ -193,6 +197,9 @@ func (c *Config) complete() error {
 	}
 	if c.Machine.Capacity == nil {
 		c.Machine = hostinfo.Read(c.DataDir)
+		if c.Addresses == nil {
+			c.Addresses = hostinfo.Addresses
+		}
 	}
 	if err := c.completeCapacity(); err != nil {
 		return err

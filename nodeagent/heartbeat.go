@@ -228,7 +228,8 @@ func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, leaseErr, 
 	if node, err = a.keepLabels(beat, node); err != nil {
 		return false, leaseErr, fmt.Errorf("labels: %w", err)
 	}
-	if !due && !a.conditionsChanged(node) {
+	a.followAddresses()
+	if !due && !a.conditionsChanged(node) && !a.addressesChanged(node) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.node = node

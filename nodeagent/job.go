@@ -125,7 +125,7 @@ func (j job) homeDir() string {
 func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
 	return criconfig.Facts{
-		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner,
+		HostIPs: j.agent.addresses(), PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner,
 		CgroupParent: j.cgroupParent(), Node: &j.agent.criNode,
 	}
 }

@@ -28,7 +28,7 @@ func (a *Agent) meetRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.host = &podstate.Host{Policy: a.cfg.Policy, IPs: a.cfg.Machine.IPs, Runtime: v.GetRuntimeName()}
+	a.host = &podstate.Host{Policy: a.cfg.Policy, IPs: a.addresses, Runtime: v.GetRuntimeName()}
 	if info := a.cfg.Machine.Info; info != nil {
 		info.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", v.GetRuntimeName(), v.GetRuntimeVersion())
 		info.KubeletVersion = a.cfg.Version

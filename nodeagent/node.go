@@ -187,15 +187,7 @@ func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
 	m := &a.cfg.Machine
 	s.Capacity, s.Allocatable = copyQuantities(m.Capacity), a.cfg.allocatable()
 	s.NodeInfo = m.Info.Clone()
-	s.Addresses = nil
-	for _, ip := range m.IPs {
-		s.Addresses = append(s.Addresses, &corev1.NodeAddress{Type: "InternalIP", Address: ip})
-	}
-	host := m.Hostname
-	if host == "" {
-		host = a.cfg.NodeName
-	}
-	s.Addresses = append(s.Addresses, &corev1.NodeAddress{Type: "Hostname", Address: host})
+	s.Addresses = a.nodeAddresses()
 	if s.DaemonEndpoints == nil {
 		s.DaemonEndpoints = &corev1.NodeDaemonEndpoints{KubeletEndpoint: &corev1.DaemonEndpoint{}}
 	}

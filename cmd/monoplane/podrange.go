@@ -31,6 +31,7 @@ func choosePodRange(
 		return before, nil
 	}
 	var first error
+	hides := "" // the first that is free, and hides a part of a network of the machine's
 	for _, from := range firstPodRanges {
 		candidate := netip.MustParsePrefix(from)
 		for range 8 {
@@ -43,12 +44,18 @@ func choosePodRange(
 			if why == nil {
 				return candidate.String(), nil
 			}
+			if errors.Is(why, ocinode.ErrHides) {
+				hides = cmp.Or(hides, candidate.String())
+			}
 			first = cmp.Or(first, why)
 			log.Info("a range is not taken for the addresses of pods", "range", candidate, "reason", why)
 			next := candidate.Addr().As4()
 			next[1]++
 			candidate = netip.PrefixFrom(netip.AddrFrom4(next), candidate.Bits())
 		}
+	}
+	if hides != "" {
+		return hides, nil
 	}
 	return "", fmt.Errorf("no range is free for the addresses of pods (%w); --cluster-cidr names one", first)
 }
@@ -87,9 +94,4 @@ func keepPodRange(cfg *monoplane.Config) (isFirst bool, err error) {
 		return false, fmt.Errorf("the range of the pods' addresses cannot be kept: %w", err)
 	}
 	return before == "", nil
-}
-
-// inUse says why a range cannot be had on this machine.
-func inUse(log *slog.Logger) func(netip.Prefix) error {
-	return func(p netip.Prefix) error { return ocinode.InUse(p, log) }
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -71,6 +72,16 @@ func TestChoosePodRange(t *testing.T) {
 		return nil
 	}
 	choose("172.24.0.0/16")
+	// One that has a way to all of 10.0.0.0/8, such as a virtual private network; it keeps that where it can.
+	inUse = func(p netip.Prefix) error {
+		if netip.MustParsePrefix("10.0.0.0/8").Overlaps(p) {
+			return fmt.Errorf("%w: 10.0.0.0/8", ocinode.ErrHides)
+		}
+		return nil
+	}
+	choose("172.24.0.0/16")
+	inUse = func(netip.Prefix) error { return ocinode.ErrHides }
+	choose("10.244.0.0/16")
 	inUse = func(netip.Prefix) error { return errors.New("the machine has a route") }
 	if got, err := choosePodRange("", services, inUse, log); err == nil ||
 		!strings.Contains(err.Error(), "the machine has a route") || !strings.Contains(err.Error(), "--cluster-cidr") {

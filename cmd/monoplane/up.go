@@ -279,7 +279,7 @@ func (o *upOptions) machineRuntime(
 		if err != nil {
 			return nil, err
 		}
-		cfg.ClusterCIDR, why = choosePodRange(before, ranges, inUse(cfg.Logger), cfg.Logger)
+		cfg.ClusterCIDR, why = choosePodRange(before, ranges, ocinode.InUse, cfg.Logger)
 	}
 	switch {
 	case why == nil:
@@ -372,7 +372,10 @@ func greetNetwork(w io.Writer, cfg monoplane.Config) {
 		return
 	}
 	fmt.Fprintf(w, "  pods        %s\n", cfg.ClusterCIDR)
-	fmt.Fprintf(w, "  node ports  %s\n", hostinfo.Read(cfg.DataDir).IPs[0])
+	fmt.Fprintf(w, "  node ports  %s\n", hostinfo.Addresses()[0])
+	if r, ok := cfg.Runtime.(*ocinode.Runtime); ok && os.Geteuid() == 0 && r.NotForwarded() != "" {
+		fmt.Fprintf(w, "  way out     this process (%s): pods cannot ping what is outside\n", r.NotForwarded())
+	}
 	if uid := os.Geteuid(); uid != 0 {
 		fmt.Fprintf(w, "  user        %d, not root: pods can neither ping what is outside nor have privileged ports\n",
 			uid)

@@ -1,15 +1,17 @@
 // Package hostinfo says what the machine is that a node agent runs on: its capacity, its identity, its
-// addresses, and whether it runs out of something. It reads files of the kernel and asks nobody.
+// addresses, and whether it runs out of something. It asks nobody but the kernel.
 //
 // What cannot be read is left out or zero; nothing here fails. On systems other than Linux only what the Go
 // runtime knows is reported. It does not measure pods.
 package hostinfo
 
 import (
+	"encoding/hex"
 	"net"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -22,7 +24,7 @@ import (
 type Facts struct {
 	// Hostname is the machine's own name.
 	Hostname string
-	// IPs are its addresses, the primary one first; the loopback address when it has no other.
+	// IPs are its addresses, one of each family, as Addresses returns them.
 	IPs []string
 	// Capacity holds cpu, memory, ephemeral-storage and pods, and the huge pages of each size that the kernel has, which
 	// are part of the memory.
@@ -80,32 +82,46 @@ func Simulated(name string, n int) Facts {
 	}
 }
 
-// addresses returns the global unicast addresses of the interfaces that are up, IPv4 first.
+// ownLink is the name of a link of Monoplane's own, whichever cluster of the machine it belongs to: it leads to pods,
+// and its address is of their range.
+func ownLink(name string) bool {
+	rest, ok := strings.CutPrefix(name, "mp")
+	_, err := hex.DecodeString(rest)
+	return ok && err == nil && len(rest) == 10
+}
+
+// address is one that the machine has.
+type address struct {
+	link string
+	ip   net.IP
+	main bool // on the link by which the machine goes out, with addresses of this family
+}
+
+// addresses chooses from those of the machine, in the kernel's order, as Addresses describes.
 func addresses() []string {
-	var four, six []string
-	all, err := net.InterfaceAddrs()
-	if err != nil {
+	var out []string
+	all := allAddresses()
+	for _, is4 := range []bool{true, false} {
+		if ip := choose(all, is4); ip != nil {
+			out = append(out, ip.String())
+		}
+	}
+	if len(out) == 0 {
 		return []string{"127.0.0.1"}
 	}
+	return out
+}
+
+func choose(all []address, is4 bool) net.IP {
+	var first net.IP
 	for _, a := range all {
-		n, ok := a.(*net.IPNet)
-		if !ok || !n.IP.IsGlobalUnicast() {
-			continue
-		}
-		if n.IP.To4() != nil {
-			four = append(four, n.IP.String())
-		} else {
-			six = append(six, n.IP.String())
+		switch {
+		case (a.ip.To4() != nil) != is4 || !a.ip.IsGlobalUnicast() || ownLink(a.link):
+		case a.main:
+			return a.ip
+		case first == nil:
+			first = a.ip
 		}
 	}
-	switch {
-	case len(four) > 0 && len(six) > 0:
-		return []string{four[0], six[0]} // one per family
-	case len(four) > 0:
-		return four[:1]
-	case len(six) > 0:
-		return six[:1]
-	default:
-		return []string{"127.0.0.1"}
-	}
+	return first
 }

@@ -3,6 +3,7 @@
 package hostinfo
 
 import (
+	"net"
 	"os"
 	"time"
 )
@@ -30,4 +31,15 @@ func pids() (limit, used int64)       { return 0, 0 }
 
 func memoryInUse() MemoryUse {
 	return MemoryUse{Used: -1, Anonymous: -1, Faults: -1, MajorFaults: -1}
+}
+
+func allAddresses() []address {
+	all, _ := net.InterfaceAddrs() // none, if they cannot be read
+	var out []address
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			out = append(out, address{ip: n.IP})
+		}
+	}
+	return out
 }

@@ -15,7 +15,8 @@ type Room struct {
 	Device uint64
 }
 
-// Addresses returns the global unicast addresses of the interfaces that are up, IPv4 first.
+// Addresses returns one global unicast address of each family, IPv4 first: that of the link by which the machine goes
+// out, or else the first of all, but for Monoplane's own links to its pods. A machine without any has the loopback's.
 func Addresses() []string { return addresses() }
 
 // RoomOf returns what the file system has that dir is on; zero when it cannot be read.

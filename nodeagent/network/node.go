@@ -18,4 +18,6 @@ type Node struct {
 	DNS netip.Addr
 	// API is where the machine reaches the API server; not valid where it has no listener.
 	API netip.AddrPort
+	// Warn tells whoever looks at the node what its pods cannot do, by an event; nil where nobody is to be told.
+	Warn func(reason, note string)
 }

@@ -53,7 +53,8 @@ func newModel(policy string, grace int64, containers []string, inits []string) *
 	p := DefaultPolicy()
 	began := time.Unix(1_000_000_000, 0)
 	w := &model{
-		host: &Host{Policy: p, IPs: []string{"10.0.0.1"}, Runtime: "test"}, now: began, began: began, rv: 1,
+		host: &Host{Policy: p, IPs: func() []string { return []string{"10.0.0.1"} }, Runtime: "test"},
+		now:  began, began: began, rv: 1,
 		queued: map[string]time.Time{}, ghosts: map[string]bool{}, with: map[int]*corev1.Pod{},
 		amounts: map[string]*corev1.ResourceRequirements{},
 	}

@@ -40,8 +40,8 @@ func DefaultPolicy() Policy {
 type Host struct {
 	// Policy holds the periods.
 	Policy Policy
-	// IPs are the node's addresses, the primary one first.
-	IPs []string
+	// IPs returns the node's addresses, the primary one first.
+	IPs func() []string
 	// Runtime is the runtime's name, the scheme of container ids in a status.
 	Runtime string
 }

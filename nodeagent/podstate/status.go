@@ -89,9 +89,9 @@ func (m *StateMachine) phase(old string, ends bool) string {
 }
 
 func (m *StateMachine) addresses(s *corev1.PodStatus) {
-	if len(m.host.IPs) > 0 {
-		s.HostIP, s.HostIPs = m.host.IPs[0], make([]*corev1.HostIP, len(m.host.IPs))
-		for i, ip := range m.host.IPs {
+	if hosts := m.host.IPs(); len(hosts) > 0 {
+		s.HostIP, s.HostIPs = hosts[0], make([]*corev1.HostIP, len(hosts))
+		for i, ip := range hosts {
 			s.HostIPs[i] = &corev1.HostIP{Ip: ip}
 		}
 	}
@@ -115,7 +115,7 @@ func (m *StateMachine) PodIPs() []string {
 	case len(box.IPs) > 0:
 		return box.IPs
 	default:
-		return m.host.IPs
+		return m.host.IPs()
 	}
 }
 

@@ -197,13 +197,19 @@ func disconnect(cluster string) error {
 	return nil
 }
 
+// ErrHides is the error of a range that can be had, and is a part of a network that the machine has a route to: what
+// has those addresses there cannot be reached any more.
+var ErrHides = errors.New("a part of a network that the machine has a route to is hidden by the pod range")
+
 // inUse says which route of the machine keeps a pod range from being used: one that leads somewhere within it, or a
-// network that the machine itself is in. A wider route through a gateway goes on working for the rest of its range.
-func inUse(ranges []netip.Prefix, own string, log *slog.Logger) error {
+// network that the machine itself is in. A wider route through a gateway goes on working for the rest of its range:
+// ErrHides.
+func inUse(ranges []netip.Prefix, own string) error {
 	routes, err := netlink.RouteList(nil, unix.AF_UNSPEC)
 	if err != nil {
 		return fmt.Errorf("the machine's routes: %w", err)
 	}
+	var hides error
 	for _, r := range routes {
 		to, ok := prefix(r.Dst)
 		if !ok || to.Bits() == 0 {
@@ -218,22 +224,19 @@ func inUse(ranges []netip.Prefix, own string, log *slog.Logger) error {
 				continue
 			}
 			if to.Bits() < p.Bits() && r.Gw != nil {
-				log.Warn("a part of a network that the machine has a route to is hidden by the pod range", "route", to,
-					"link", link.Attrs().Name, "podRange", p)
+				hides = fmt.Errorf("%w: %s, of %s over %s", ErrHides, p, to, link.Attrs().Name)
 				continue
 			}
 			return fmt.Errorf("the pod range %s is in use on this machine: it has a route to %s over %s; choose another range",
 				p, to, link.Attrs().Name)
 		}
 	}
-	return nil
+	return hides
 }
 
-// InUse says which route of the machine keeps a range from being used for the pods of a cluster that has none yet; nil
-// if nothing does.
-func InUse(podRange netip.Prefix, log *slog.Logger) error {
-	return inUse([]netip.Prefix{podRange}, "", log)
-}
+// InUse says which route of the machine keeps a range from being used for the pods of a cluster that has none yet, or
+// speaks against it (ErrHides); nil if nothing does.
+func InUse(podRange netip.Prefix) error { return inUse([]netip.Prefix{podRange}, "") }
 
 // defaultMTU returns the MTU of the link through which the machine's default route goes.
 func defaultMTU() (int, error) {
@@ -373,6 +376,10 @@ func settings(cfg *Config) (why string, err error) {
 				return "", fmt.Errorf("the machine's setting %s: %w", name, err)
 			}
 			if strings.TrimSpace(string(v)) == "0" {
+				all, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
+				if err == nil && r.Addr().Is4() && strings.TrimSpace(string(all)) == "0" {
+					name = "net.ipv4.ip_forward" // It makes both 1.
+				}
 				return fmt.Sprintf("the machine does not forward: its setting %s is 0", name), nil
 			}
 		}

@@ -3,6 +3,7 @@
 package nodens_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -304,6 +305,10 @@ func TestRootRangeInUse(t *testing.T) {
 			r.Gw = netip.MustParseAddr(neighbour).AsSlice()
 		}
 		check(t, netlink.RouteAdd(r))
+		err := nodens.InUse(netip.MustParsePrefix("10.244.0.0/16"))
+		if err == nil || errors.Is(err, nodens.ErrHides) == refused {
+			t.Errorf("beside a route to %s, of the range it is said: %v", route, err)
+		}
 		n, err := nodens.Open(t.Context(), config(t))
 		if want := fmt.Sprintf("it has a route to %s over lan0", route); refused &&
 			(err == nil || !strings.Contains(err.Error(), want)) || !refused && err != nil {

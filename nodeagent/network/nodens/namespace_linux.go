@@ -64,7 +64,10 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 			_ = n.Close()
 		}
 	}()
-	if err := inUse(cfg.PodRanges, hostLink(cfg.Cluster), cfg.Log); err != nil {
+	switch err := inUse(cfg.PodRanges, hostLink(cfg.Cluster)); {
+	case errors.Is(err, ErrHides):
+		cfg.Log.Warn("some of the machine's network cannot be reached", "error", err)
+	case err != nil:
 		return nil, err
 	}
 	hello, isNew, err := n.helper.find(ctx, &n.cfg, lock)

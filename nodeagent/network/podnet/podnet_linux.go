@@ -458,6 +458,14 @@ func (n *Network) MachineReachesServices() bool {
 	return !n.cfg.Rootless && os.Geteuid() == 0
 }
 
+// NotForwarded says why the kernel is not the way out of pods; empty if it is, and while that is not known.
+func (n *Network) NotForwarded() string {
+	if open, _ := n.now(); open != nil {
+		return open.Namespace().Status().Why
+	}
+	return ""
+}
+
 // Detach implements oci.Network.
 func (n *Network) Detach(ctx context.Context, sandboxID string) error {
 	if err := n.begin(ctx); err != nil {

@@ -284,7 +284,7 @@ func (p *Proxy) work(ctx context.Context) error {
 		}
 		err := p.batch(ctx)
 		p.behind.Store(err != nil)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			p.cfg.Logger.Error("Traffic to Services could not be set up; it is tried again", "err", err)
 			retry.Reset(retryAfter)
 		}

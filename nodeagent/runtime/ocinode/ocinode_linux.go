@@ -56,9 +56,12 @@ func Check() error {
 	return err
 }
 
-// InUse says what of this machine keeps a range from being used for the addresses of a new cluster's pods; nil if
-// nothing does.
-func InUse(podRange netip.Prefix, log *slog.Logger) error { return nodens.InUse(podRange, log) }
+// InUse says what of this machine keeps a range from being used for the addresses of a new cluster's pods, or speaks
+// against it (ErrHides); nil if nothing does.
+func InUse(podRange netip.Prefix) error { return nodens.InUse(podRange) }
+
+// ErrHides is the error of InUse for a range that can be had.
+var ErrHides = nodens.ErrHides
 
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }
@@ -276,6 +279,18 @@ func (r *Runtime) MachineReachesServices() bool {
 	n := r.network
 	r.mu.Unlock()
 	return n != nil && n.MachineReachesServices()
+}
+
+// NotForwarded says why pods reach out through this process; empty where the kernel forwards what they send, and while
+// it is not known.
+func (r *Runtime) NotForwarded() string {
+	r.mu.Lock()
+	n := r.network
+	r.mu.Unlock()
+	if n == nil {
+		return ""
+	}
+	return n.NotForwarded()
 }
 
 // Down takes away what the network of a node has on this machine, when no pod is left.

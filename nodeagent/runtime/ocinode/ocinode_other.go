@@ -4,6 +4,7 @@ package ocinode
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 
@@ -29,10 +30,16 @@ func IDs() userids.Maps { return userids.Maps{} }
 func Remove(context.Context, string) error { return helper.Check() }
 
 // InUse returns nil: there are no such addresses here.
-func InUse(netip.Prefix, *slog.Logger) error { return nil }
+func InUse(netip.Prefix) error { return nil }
+
+// ErrHides is the error of InUse for a range that can be had.
+var ErrHides = errors.New("the range hides addresses")
 
 // CNI returns nil.
 func (*Runtime) CNI() *CNI { return nil }
+
+// NotForwarded returns nothing.
+func (*Runtime) NotForwarded() string { return "" }
 
 // Simulated reports that pods have processes.
 func (*Runtime) Simulated() bool { return false }

@@ -30,6 +30,11 @@ type session struct {
 func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.Prefix) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Without root that is so everywhere: Limits says it.
+	if status := ns.Status(); status.Why != "" && !status.Rootless && s.node.Warn != nil {
+		s.node.Warn("NotForwarded", "Pods reach out through this process, because "+status.Why+
+			". They cannot ping what is outside, nor send it anything but TCP and UDP.")
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := proxy.Config{
 		Client: s.node.Client, NodeName: s.node.Name, ClusterDomain: s.node.ClusterDomain, DNSService: s.node.DNS,
