@@ -27,7 +27,7 @@ func TestRootlessAsk(t *testing.T) {
 		return
 	}
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	for _, c := range []struct{ name, to, want string }{
 		{"refused", outside + ":9", "connect: connection refused"},
 		{"refused, of IPv6", "[" + outside6 + "]:9", "connect: connection refused"},
@@ -38,9 +38,8 @@ func TestRootlessAsk(t *testing.T) {
 			t.Errorf("%s: %+v; want %s", c.name, got, c.want)
 		}
 	}
-	for _, host := range []string{outside, "[" + outside6 + "]"} {
-		at, err := serve("tcp", host+":0")
-		check(t, err)
+	for _, host := range []string{outside, outside6} {
+		at := served(t, "tcp", host)
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 		a.do(order{Hold: 300, Addr: at})
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
@@ -92,7 +91,7 @@ func TestRootlessNobodyAsks(t *testing.T) {
 		return
 	}
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	conn, err := n.NFTables()
 	check(t, err)
 	conn.DelChain(&nftables.Chain{Name: "ask", Table: &nftables.Table{Name: "monoplane",
@@ -104,9 +103,8 @@ func TestRootlessNobodyAsks(t *testing.T) {
 			t.Errorf("where nobody is at %s: %+v; want a connection that ends", host, got)
 		}
 	}
-	for _, host := range []string{outside, "[" + outside6 + "]"} {
-		at, err := serve("tcp", host+":0")
-		check(t, err)
+	for _, host := range []string{outside, outside6} {
+		at := served(t, "tcp", host)
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 		a.do(order{Hold: 100, Addr: at})
 		a.do(order{Finish: true})
@@ -156,7 +154,7 @@ func TestRootlessAskWithin(t *testing.T) {
 		return
 	}
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	forbidden, err := net.Listen("tcp", outside+":0")
 	check(t, err)
 	defer forbidden.Close()
@@ -193,18 +191,13 @@ func forbid(t *testing.T, n *nodens.Namespace, hook *nftables.ChainHook, port in
 	check(t, conn.Flush())
 }
 
-func TestRootlessRefusals(t *testing.T) {
-	if onMachine(t, true) {
-		testRefusals(t)
-	}
-}
+func TestRootlessRefusals(t *testing.T) { asUser(t, testRefusals) }
 
 // testRefusals: clients of the machine's ports, who come to pods with their own addresses, learn at once that a policy
 // refuses them. The refusal is for an address that is not the node's, but goes to the socket that speaks for it.
 func testRefusals(t *testing.T) {
 	n := open(t, config(t))
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	servesAll(podIn(t, n, "b", plain(6)))
 	forbid(t, n, nftables.ChainHookOutput, 81)
 	client := netip.MustParseAddrPort("192.0.2.77:0")
 	for port, want := range map[uint16]string{80: "", 81: "connection refused"} {

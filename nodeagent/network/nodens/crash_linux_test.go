@@ -18,19 +18,12 @@ import (
 	"monoplane.dev/nodeagent/network/nodens"
 )
 
-func TestRootlessHelperKilled(t *testing.T) {
-	if onMachine(t, true) {
-		testHelperKilled(t)
-	}
-}
+func TestRootlessHelperKilled(t *testing.T) { asUser(t, testHelperKilled) }
 
 // testHelperKilled: the helper or its spare is killed, again and again; the connections of pods go on, and so do
 // calls.
 func testHelperKilled(t *testing.T) {
-	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	n, a, _ := twoPods(t, config(t))
 	killed := 0
 	for round := range 10 {
 		killed = bothHelpers(t, killed)[round%2]
@@ -43,9 +36,7 @@ func testHelperKilled(t *testing.T) {
 		}
 	}
 	bothHelpers(t, killed)
-	at, err := serve("tcp", outside+":0")
-	check(t, err)
-	a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
+	a.do(order{Ask: "tcp", Addr: served(t, "tcp", outside), Bytes: 1000})
 }
 
 // stop stops a process, and waits until it stands.
@@ -61,23 +52,14 @@ func stop(t *testing.T, pid int) {
 	})
 }
 
-func TestRootlessHelperHangs(t *testing.T) {
-	if onMachine(t, true) {
-		testHelperHangs(t)
-	}
-}
+func TestRootlessHelperHangs(t *testing.T) { asUser(t, testHelperHangs) }
 
 // testHelperHangs: a helper that does not answer is replaced by its spare.
 func testHelperHangs(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
-	podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	for _, pid := range helpers() {
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if strings.HasPrefix(string(name), "monoplane-node\x00") {
-			stop(t, pid)
-		}
-	}
+	podIn(t, n, "a", plain(5))
+	stop(t, bothHelpers(t, 0)[0])
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := n.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -90,33 +72,23 @@ func testHelperHangs(t *testing.T) {
 	}
 }
 
-func TestRootlessBothHang(t *testing.T) {
-	if onMachine(t, true) {
-		testBothHang(t)
-	}
-}
+func TestRootlessBothHang(t *testing.T) { asUser(t, testBothHang) }
 
 // testBothHang: where the spare does not answer either, also not when the helper has ended, there is a new namespace,
 // and pods can be connected to it. The old spare is ended.
 func testBothHang(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	pod := nodens.AttachConfig{Addresses: addresses(5)}
-	_, err = n.Attach(t.Context(), "a", netns, pod)
-	check(t, err)
+	a := podIn(t, n, "a", plain(5))
 	old := bothHelpers(t, 0)
 	stop(t, old[1])
 	check(t, syscall.Kill(old[0], syscall.SIGKILL))
 	check(t, n.Close())
 	n = open(t, cfg)
-	if _, err := n.Attach(t.Context(), "a", netns, pod); err != nil && !n.Status().Rootless {
+	if _, err := n.Attach(t.Context(), "a", a.netns, plain(5)); err != nil && !n.Status().Rootless {
 		t.Error(err)
 	}
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	b := servesAll(podIn(t, n, "b", plain(6)))
 	b.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
 	gone(t, old[1])
 }
@@ -132,11 +104,7 @@ func gone(t *testing.T, pid int) {
 	})
 }
 
-func TestRootlessSpareHangsAtTheEnd(t *testing.T) {
-	if onMachine(t, true) {
-		testSpareHangsAtTheEnd(t)
-	}
-}
+func TestRootlessSpareHangsAtTheEnd(t *testing.T) { asUser(t, testSpareHangsAtTheEnd) }
 
 // testSpareHangsAtTheEnd: a spare that hangs for ever ends with the helper, or where the helper has ended before.
 func testSpareHangsAtTheEnd(t *testing.T) {
@@ -156,21 +124,13 @@ func testSpareHangsAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestRootlessReopen(t *testing.T) {
-	if onMachine(t, true) {
-		testReopen(t)
-	}
-}
+func TestRootlessReopen(t *testing.T) { asUser(t, testReopen) }
 
 // testReopen: what runs in the kernel goes on while nobody has the namespace open, and the next one finds everything.
 func testReopen(t *testing.T) {
 	cfg := config(t)
-	n := open(t, cfg)
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
-	at, err := serve("tcp", outside+":0")
-	check(t, err)
+	n, a, _ := twoPods(t, cfg)
+	at := served(t, "tcp", outside)
 	before := helpers()
 	for range 3 {
 		check(t, n.Close())
@@ -180,43 +140,30 @@ func testReopen(t *testing.T) {
 				t.Errorf("the way out, while there is none: %+v", got)
 			}
 		}
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
+		n = open(t, cfg)
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
 	}
-	defer n.Close()
 	if now := helpers(); fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("the processes were %v and are %v", before, now)
 	}
 }
 
-func TestRootlessAllKilled(t *testing.T) {
-	if onMachine(t, true) {
-		testAllKilled(t)
-	}
-}
+func TestRootlessAllKilled(t *testing.T) { asUser(t, testAllKilled) }
 
 // testAllKilled: when helper and spare are killed both, the namespace is made anew, and nothing is left of the old
 // one.
 func testAllKilled(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	attach := nodens.AttachConfig{Addresses: addresses(5)}
-	_, err = n.Attach(t.Context(), "a", netns, attach)
-	check(t, err)
+	a := podIn(t, n, "a", plain(5))
 	killAll(t)
 	if err := n.Alive(t.Context()); err == nil {
 		t.Error("the namespace lives without a helper")
 	}
 	check(t, n.Detach(t.Context(), "a")) // There is nothing any more.
 	check(t, n.Close())
-	n, err = nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
-	_, err = n.Attach(t.Context(), "a", netns, attach)
+	n = open(t, cfg)
+	_, err := n.Attach(t.Context(), "a", a.netns, plain(5))
 	if n.Status().Rootless {
 		// Its user namespace is no more.
 		if err == nil || !strings.Contains(err.Error(), "user namespace") {
@@ -225,9 +172,8 @@ func testAllKilled(t *testing.T) {
 		return
 	}
 	check(t, err)
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
-	enterPod(t, n, netns).do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+	servesAll(podIn(t, n, "b", plain(6)))
+	a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
 }
 
 // Who opens or removes the namespace while another process does so waits no longer than its context.
@@ -250,20 +196,13 @@ func TestWaitForAnotherIsBounded(t *testing.T) {
 	}
 }
 
-func TestRootlessOtherProgram(t *testing.T) {
-	if onMachine(t, true) {
-		testOtherProgram(t)
-	}
-}
+func TestRootlessOtherProgram(t *testing.T) { asUser(t, testOtherProgram) }
 
 // testOtherProgram: a server of another program than the helper's has helper and spare become its own, in the same
 // namespace, while connections of pods go on.
 func testOtherProgram(t *testing.T) {
 	cfg := config(t)
-	n := open(t, cfg)
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	n, a, _ := twoPods(t, cfg)
 	held, err := n.Dial(t.Context(), "tcp", netip.AddrPort{}, netip.MustParseAddrPort("10.244.0.6:80"))
 	check(t, err)
 	defer held.Close()
@@ -343,47 +282,33 @@ func areOf(program string) error {
 
 // openerMain opens the namespace as a server does, and ends.
 func openerMain() {
-	cfg := nodens.Config{Cluster: "test", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "net"),
-		PodRanges: []netip.Prefix{pods4}, ServiceRanges: []netip.Prefix{services}}
-	_, err := nodens.Open(context.Background(), cfg)
-	if err != nil {
+	if _, err := nodens.Open(context.Background(), config4()); err != nil {
 		fmt.Fprintln(os.Stderr, "the server of another program:", err)
 		os.Exit(1)
 	}
 }
 
-func TestRootlessRepair(t *testing.T) {
-	if onMachine(t, true) {
-		testRepair(t)
-	}
-}
+func TestRootlessRepair(t *testing.T) { asUser(t, testRepair) }
 
 // testRepair: Attach makes a connection whole of which parts are missing, and Detach leaves nothing.
 func testRepair(t *testing.T) {
 	n := open(t, config(t))
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	p := enterPod(t, n, netns)
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	p := newPod(t, n)
+	servesAll(podIn(t, n, "b", plain(6)))
 	for round, damage := range []order{{}, {Break: "alias"}, {Break: "address"}, {Break: "route"}, {Break: "down"},
 		{Break: "link"}} {
 		if round > 0 {
 			p.do(damage)
 		}
 		for range 2 {
-			_, err := n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5), Ingress: 1 << 30,
-				Egress: 1 << 30})
-			check(t, err)
+			p.attach(n, "a", nodens.AttachConfig{Addresses: addresses(5), Ingress: 1 << 30, Egress: 1 << 30})
 		}
 		if got := p.try(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000}); got.Err != "" {
 			t.Errorf("%+v was not repaired: %s", damage, got.Err)
 		}
 	}
 	// Another address: the one before leads nowhere.
-	_, err = n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(9)})
-	check(t, err)
+	p.attach(n, "a", plain(9))
 	got := p.do(order{Ask: "tcp", Addr: "10.244.0.6:80"}).Text
 	attached, err := n.Attached(t.Context())
 	check(t, err)
@@ -398,11 +323,7 @@ func testRepair(t *testing.T) {
 	}
 }
 
-func TestRootlessServerKilled(t *testing.T) {
-	if onMachine(t, true) {
-		testServerKilled(t)
-	}
-}
+func TestRootlessServerKilled(t *testing.T) { asUser(t, testServerKilled) }
 
 // testServerKilled: a process that opens, attaches and detaches is killed at any moment. Whatever is left of it, the
 // next one goes on from there; in the end nothing is left.
@@ -415,10 +336,7 @@ func testServerKilled(t *testing.T) {
 		check(t, server.Process.Kill())
 		_ = server.Wait()
 	}
-	n := open(t, cfg)
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	n, a, _ := twoPods(t, cfg)
 	a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
 	eventually(t, func() error {
 		if now := helpers(); len(now) != 2 {
@@ -438,10 +356,8 @@ func testServerKilled(t *testing.T) {
 
 // serverMain opens the namespace, and connects and disconnects pods until it is killed.
 func serverMain() {
-	cfg := nodens.Config{Cluster: "test", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "net"),
-		PodRanges: []netip.Prefix{pods4}, ServiceRanges: []netip.Prefix{services}}
 	ctx := context.Background()
-	n, err := nodens.Open(ctx, cfg)
+	n, err := nodens.Open(ctx, config4())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the server that is to be killed:", err)
 		os.Exit(1)
@@ -478,7 +394,7 @@ func killAll(t *testing.T) {
 		}
 	}
 	eventually(t, func() error {
-		c, err := net.Dial("unix", filepath.Join(os.Getenv("NODENS_DIR"), "net", "node.sock"))
+		c, err := net.Dial("unix", filepath.Join(stateDir(), "node.sock"))
 		if err == nil {
 			c.Close()
 			return errors.New("somebody listens still")

@@ -107,6 +107,22 @@ func onMachine(t *testing.T, rootless bool, more ...func(*testing.T)) bool {
 	return false
 }
 
+// asRoot runs a test as root on a machine of its own; more is what that has beside the usual.
+func asRoot(t *testing.T, test func(*testing.T), more ...func(*testing.T)) {
+	t.Helper()
+	if onMachine(t, false, more...) {
+		test(t)
+	}
+}
+
+// asUser is asRoot for a user without rights.
+func asUser(t *testing.T, test func(*testing.T), more ...func(*testing.T)) {
+	t.Helper()
+	if onMachine(t, true, more...) {
+		test(t)
+	}
+}
+
 // startServer starts a process that does what a server does.
 func startServer(t *testing.T) *exec.Cmd {
 	t.Helper()
@@ -132,8 +148,7 @@ func copied(t *testing.T, binary string) string {
 // furnish gives this process's network namespace what a machine has.
 func furnish(t *testing.T) {
 	t.Helper()
-	lo, err := netlink.LinkByName("lo")
-	check(t, err)
+	lo := linkOf(t, "lo")
 	check(t, netlink.LinkSetUp(lo))
 	check(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipnet(outside + "/32")}))
 	check(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipnet(outside6 + "/128"), Flags: unix.IFA_F_NODAD}))
@@ -146,8 +161,7 @@ func furnish(t *testing.T) {
 	veth.PeerName, veth.PeerMTU = "lan1", mtu
 	check(t, netlink.LinkAdd(veth))
 	check(t, netlink.LinkSetUp(veth))
-	far, err := netlink.LinkByName("lan1")
-	check(t, err)
+	far := linkOf(t, "lan1")
 	check(t, netlink.LinkSetUp(far))
 	check(t, netlink.AddrAdd(veth, &netlink.Addr{IPNet: ipnet(lan + "/24")}))
 	check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: veth.Index, Gw: netip.MustParseAddr("192.0.2.1").AsSlice()}))
@@ -155,6 +169,13 @@ func furnish(t *testing.T) {
 		check(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
 		check(t, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0))
 	}
+}
+
+func linkOf(t *testing.T, name string) netlink.Link {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	check(t, err)
+	return link
 }
 
 // dropRights begins this process again, without what was needed to furnish the machine: no more than its user has.
@@ -172,13 +193,20 @@ var (
 	services = netip.MustParsePrefix("10.96.0.0/16")
 )
 
-// config is that of the test's node namespace, whose state is in the test's directory.
+// stateDir is where the state of the test's node namespace is.
+func stateDir() string { return filepath.Join(os.Getenv("NODENS_DIR"), "net") }
+
+// config4 is that of the test's node namespace where there is only IPv4.
+func config4() nodens.Config {
+	return nodens.Config{Cluster: "test", Dir: stateDir(), PodRanges: []netip.Prefix{pods4},
+		ServiceRanges: []netip.Prefix{services}}
+}
+
+// config is that of the test's node namespace, whose directory it makes.
 func config(t *testing.T) nodens.Config {
 	t.Helper()
-	dir := filepath.Join(os.Getenv("NODENS_DIR"), "net")
-	check(t, os.MkdirAll(dir, 0o700))
-	cfg := nodens.Config{Cluster: "test", Dir: dir, PodRanges: []netip.Prefix{pods4},
-		ServiceRanges: []netip.Prefix{services}}
+	cfg := config4()
+	check(t, os.MkdirAll(cfg.Dir, 0o700))
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
 		cfg.PodRanges = append(cfg.PodRanges, pods6)
 	}
@@ -228,7 +256,7 @@ func nothingLeft(t *testing.T) {
 	if left := helpers(); len(left) > 0 {
 		t.Errorf("the processes %v are left", left)
 	}
-	entries, err := os.ReadDir(filepath.Join(os.Getenv("NODENS_DIR"), "net"))
+	entries, err := os.ReadDir(stateDir())
 	check(t, err)
 	if len(entries) > 0 {
 		t.Errorf("files are left: %v", entries)
@@ -237,7 +265,6 @@ func nothingLeft(t *testing.T) {
 
 // helpers returns the helpers and spares whose state is in this test's directory.
 func helpers() (pids []int) {
-	want := filepath.Join(os.Getenv("NODENS_DIR"), "net")
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		var pid int
@@ -248,7 +275,7 @@ func helpers() (pids []int) {
 		if s := string(name); s != "monoplane-node\x00" && s != "monoplane-spare\x00" {
 			continue
 		}
-		if dir, err := os.Readlink("/proc/" + e.Name() + "/fd/4"); err != nil || dir != want {
+		if dir, err := os.Readlink("/proc/" + e.Name() + "/fd/4"); err != nil || dir != stateDir() {
 			continue
 		}
 		pids = append(pids, pid)
@@ -259,24 +286,51 @@ func helpers() (pids []int) {
 // podIn makes a pod and connects it.
 func podIn(t *testing.T, n *nodens.Namespace, sandbox string, cfg nodens.AttachConfig) *pod {
 	t.Helper()
+	p := newPod(t, n)
+	p.attach(n, sandbox, cfg)
+	return p
+}
+
+// newPod makes a pod that is not connected.
+func newPod(t *testing.T, n *nodens.Namespace) *pod {
+	t.Helper()
 	netns, err := n.NewPodNamespace(t.Context())
 	check(t, err)
 	t.Cleanup(func() { netns.Close() })
-	_, err = n.Attach(t.Context(), sandbox, netns, cfg)
-	check(t, err)
-	return enterPod(t, n, netns)
-}
-
-func enterPod(t *testing.T, n *nodens.Namespace, netns *os.File) *pod {
-	t.Helper()
 	var user *os.File
 	if n.Status().Rootless {
-		var err error
 		user, err = n.UserNamespace(t.Context())
 		check(t, err)
 		t.Cleanup(func() { user.Close() })
 	}
 	return enter(t, user, netns)
+}
+
+// attach connects the pod, or has its connection be as a configuration says.
+func (p *pod) attach(n *nodens.Namespace, sandbox string, cfg nodens.AttachConfig) {
+	p.t.Helper()
+	_, err := n.Attach(p.t.Context(), sandbox, p.netns, cfg)
+	check(p.t, err)
+}
+
+// plain is how a pod is connected that is to have no more than addresses.
+func plain(host int) nodens.AttachConfig { return nodens.AttachConfig{Addresses: addresses(host)} }
+
+// onHost is how a pod is connected that has port 8090 of the machine.
+func onHost(host int) nodens.AttachConfig {
+	return nodens.AttachConfig{Addresses: addresses(host), HostPorts: hostPorts(netip.MustParseAddrPort("[::]:8090"))}
+}
+
+// hostPorts lead to port 80 of a pod.
+func hostPorts(at netip.AddrPort) []nodens.HostPort {
+	return []nodens.HostPort{{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}
+}
+
+// twoPods connects pods to a new node namespace; the second one, of address 10.244.0.6, serves.
+func twoPods(t *testing.T, cfg nodens.Config) (n *nodens.Namespace, a, b *pod) {
+	t.Helper()
+	n = open(t, cfg)
+	return n, podIn(t, n, "a", plain(5)), servesAll(podIn(t, n, "b", plain(6)))
 }
 
 func addresses(host int) []netip.Addr {

@@ -27,7 +27,7 @@ import (
 // neighbour is another machine on the LAN.
 const neighbour = "192.0.2.1"
 
-// world puts the neighbour into a network namespace of its own, and returns a process of it.
+// world puts the neighbour into a network namespace of its own, and returns a process of it, which serves at port 80.
 func world(t *testing.T) *pod {
 	t.Helper()
 	made := make(chan *os.File, 1)
@@ -49,12 +49,45 @@ func world(t *testing.T) *pod {
 		t.Fatal("no network namespace can be made")
 	}
 	t.Cleanup(func() { netns.Close() })
-	far, err := netlink.LinkByName("lan1")
-	check(t, err)
+	far := linkOf(t, "lan1")
 	check(t, netlink.LinkSetNsFd(far, int(netns.Fd())))
 	p := enter(t, nil, netns)
 	p.do(order{Take: neighbour + "/24", On: "lan1"})
-	return p
+	return servesAll(p)
+}
+
+// filter has somebody else make a table of the machine, with a chain and at most one rule, until undo is called.
+func filter(t *testing.T, table *nftables.Table, chain *nftables.Chain, rule ...expr.Any) (undo func()) {
+	t.Helper()
+	chain.Table, chain.Type, chain.Priority = table, nftables.ChainTypeFilter, nftables.ChainPriorityFilter
+	changeRules(t, func(c *nftables.Conn) {
+		c.AddTable(table)
+		c.AddChain(chain)
+		if len(rule) > 0 {
+			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: rule})
+		}
+	})
+	return func() {
+		t.Helper()
+		changeRules(t, func(c *nftables.Conn) { c.DelTable(table) })
+	}
+}
+
+// changeRules does something to the machine's nftables.
+func changeRules(t *testing.T, change func(*nftables.Conn)) {
+	t.Helper()
+	conn, err := nftables.New()
+	check(t, err)
+	change(conn)
+	check(t, conn.Flush())
+}
+
+// policyDrops has the machine forward nothing, until undo is called.
+func policyDrops(t *testing.T) (undo func()) {
+	t.Helper()
+	drop := nftables.ChainPolicyDrop
+	return filter(t, &nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4},
+		&nftables.Chain{Name: "FORWARD", Hooknum: nftables.ChainHookForward, Policy: &drop})
 }
 
 // What pods send to other machines has the machine's address where the kernel sends it, and where the process does:
@@ -65,19 +98,17 @@ func TestRootEgress(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
-	w.do(order{Serve: "udp", Addr: neighbour + ":80"})
+	world(t)
 	try := func(t *testing.T, way nodens.Egress, why string) {
 		t.Helper()
 		n := open(t, config(t))
 		if got := n.Status(); got.Egress != way || !strings.Contains(got.Why, why) {
 			t.Errorf("the status is %+v; want %s because of %q", got, way, why)
 		}
-		a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+		a := podIn(t, n, "a", plain(5))
 		for _, network := range []string{"tcp", "udp"} {
 			got := a.do(order{Ask: network, Addr: neighbour + ":80", Bytes: 1 << 20}).Text
-			if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != lan {
+			if from := clientIn(got); from != lan {
 				t.Errorf("%s: the neighbour saw %s; want %s", network, from, lan)
 			}
 		}
@@ -97,29 +128,16 @@ func TestRootEgress(t *testing.T) {
 		check(t, os.WriteFile(setting, []byte("1"), 0))
 	})
 	t.Run("policy drops", func(t *testing.T) {
-		conn, err := nftables.New()
-		check(t, err)
-		table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-		drop := nftables.ChainPolicyDrop
-		conn.AddChain(&nftables.Chain{Name: "FORWARD", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
-		check(t, conn.Flush())
+		undo := policyDrops(t)
 		try(t, nodens.EgressProcess, "FORWARD of the machine's table filter drops")
-		conn.DelTable(table)
-		check(t, conn.Flush())
+		undo()
 	})
 	t.Run("last rule rejects", func(t *testing.T) {
-		conn, err := nftables.New()
-		check(t, err)
-		table := conn.AddTable(&nftables.Table{Name: "firewalld", Family: nftables.TableFamilyINet})
-		chain := conn.AddChain(&nftables.Chain{Name: "filter_FORWARD", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
-		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-			&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}})
-		check(t, conn.Flush())
+		undo := filter(t, &nftables.Table{Name: "firewalld", Family: nftables.TableFamilyINet},
+			&nftables.Chain{Name: "filter_FORWARD", Hooknum: nftables.ChainHookForward},
+			&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
 		try(t, nodens.EgressProcess, "filter_FORWARD of the machine's table firewalld drops")
-		conn.DelTable(table)
-		check(t, conn.Flush())
+		undo()
 	})
 }
 
@@ -129,14 +147,10 @@ func TestRootTableIsFlushed(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	world(t)
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	conn, err := nftables.New()
-	check(t, err)
-	conn.FlushRuleset()
-	check(t, conn.Flush())
+	a := podIn(t, n, "a", plain(5))
+	changeRules(t, func(c *nftables.Conn) { c.FlushRuleset() })
 	testVerifyFails(t, n)
 	testVerified(t, n, a)
 	testTableInsideIsFlushed(t, n, a, neighbour+":80")
@@ -147,7 +161,7 @@ func testVerified(t *testing.T, n *nodens.Namespace, a *pod) {
 	t.Helper()
 	check(t, n.Verify(t.Context()))
 	got := a.do(order{Ask: "tcp", Addr: neighbour + ":80", Bytes: 1 << 20}).Text
-	if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != lan {
+	if from := clientIn(got); from != lan {
 		t.Errorf("the neighbour saw %s; want %s", from, lan)
 	}
 	generation := func() uint32 {
@@ -167,11 +181,9 @@ func TestRootRoutesAreDeleted(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	world(t)
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	a.do(order{Serve: "tcp", Addr: ":80"})
+	a := servesAll(podIn(t, n, "a", plain(5)))
 	uplink := func() netlink.Link {
 		links, err := netlink.LinkList()
 		check(t, err)
@@ -256,30 +268,22 @@ func TestRootFirewallComesLater(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	world(t)
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	goesOut := func(way nodens.Egress, why string) {
 		t.Helper()
 		testGoesOut(t, n, a, way, why, neighbour+":80")
 	}
 	goesOut(nodens.EgressMasquerade, "")
-	conn, err := nftables.New()
-	check(t, err)
 	for range 2 {
-		table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-		drop := nftables.ChainPolicyDrop
-		conn.AddChain(&nftables.Chain{Name: "FORWARD", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
-		check(t, conn.Flush())
+		undo := policyDrops(t)
 		testVerifyFails(t, n)
 		check(t, n.Verify(t.Context()))
 		goesOut(nodens.EgressProcess, "FORWARD of the machine's table filter drops")
 		a.do(order{Hold: 3, Addr: neighbour + ":80"})
 
-		conn.DelTable(table)
-		check(t, conn.Flush())
+		undo()
 		check(t, n.Verify(t.Context()))
 		goesOut(nodens.EgressProcess, "FORWARD of the machine's table filter drops") // It may be back at once.
 		check(t, n.Verify(t.Context()))
@@ -297,8 +301,7 @@ func TestRootRangeInUse(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	lan0, err := netlink.LinkByName("lan0")
-	check(t, err)
+	lan0 := linkOf(t, "lan0")
 	for route, refused := range map[string]bool{"10.244.0.0/16": true, "10.244.0.128/25": true, "10.0.0.0/8": false} {
 		r := &netlink.Route{LinkIndex: lan0.Attrs().Index, Dst: ipnet(route)}
 		if !refused {
@@ -328,11 +331,10 @@ func TestRootOtherNamespace(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	world(t)
 	cfg := config(t)
 	n := open(t, cfg)
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "NODENS_TEST=opener")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
@@ -348,9 +350,8 @@ func TestRootSegments(t *testing.T) {
 	if !onMachine(t, false) {
 		return
 	}
-	world(t).do(order{Serve: "tcp", Addr: neighbour + ":80"})
-	lan0, err := netlink.LinkByName("lan0")
-	check(t, err)
+	world(t)
+	lan0 := linkOf(t, "lan0")
 	for _, size := range []int{64 << 10, 100_000, 500_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			check(t, netlink.LinkSetGSOIPv4MaxSize(lan0, size))
@@ -359,8 +360,4 @@ func TestRootSegments(t *testing.T) {
 	}
 }
 
-func TestRootBandwidth(t *testing.T) {
-	if onMachine(t, false) {
-		testBandwidth(t)
-	}
-}
+func TestRootBandwidth(t *testing.T) { asRoot(t, testBandwidth) }

@@ -30,28 +30,22 @@ func ipnet(s string) *net.IPNet {
 
 // spec: NET-1
 func TestRootlessPods(t *testing.T) {
-	if onMachine(t, true) {
-		testPods(t, nodens.EgressProcess)
-	}
+	asUser(t, func(t *testing.T) { testPods(t, nodens.EgressProcess) })
 }
 
 // testPods: pods reach each other, the world and the node; the node reaches them.
 func testPods(t *testing.T, way nodens.Egress) {
-	n := open(t, config(t))
+	n, a, b := twoPods(t, config(t))
 	if got := n.Status(); got.Egress != way || got.MTU != mtu || got.Services != (way == nodens.EgressMasquerade) {
 		t.Fatalf("the status is %+v; want egress %s, mtu %d", got, way, mtu)
 	}
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
-	b.do(order{Serve: "udp", Addr: ":80"})
 	if eth0 := a.do(order{Facts: true}).Links["eth0"]; eth0.MTU != mtu || eth0.Addresses[0] != "10.244.0.5/32" {
 		t.Errorf("eth0 of the pod: %+v", eth0)
 	}
 	for i, to := range addresses(6) {
 		for _, network := range []string{"tcp", "udp"} {
 			got := a.do(order{Ask: network, Addr: netip.AddrPortFrom(to, 80).String(), Bytes: 1 << 20}).Text
-			if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr() != addresses(5)[i] {
+			if from := clientIn(got); from != addresses(5)[i].String() {
 				t.Errorf("%s from pod to pod came from %s", network, from)
 			}
 		}
@@ -73,8 +67,7 @@ func testPods(t *testing.T, way nodens.Egress) {
 	})
 	t.Run("egress", func(t *testing.T) {
 		for _, network := range []string{"tcp", "udp"} {
-			at, err := serve(network, outside+":0")
-			check(t, err)
+			at := served(t, network, outside)
 			got := a.do(order{Ask: network, Addr: at, Bytes: 10 << 20}).Text
 			from, said, _ := strings.Cut(got, " ")
 			if network == "tcp" && said != fmt.Sprint(10<<20) {
@@ -116,12 +109,7 @@ func testPods(t *testing.T, way nodens.Egress) {
 // does, and with a bound on their bandwidth in the usual ones. What they send arrives as it was sent: see converse.
 func testSegments(t *testing.T, want uint32, elsewhere string) {
 	n := open(t, config(t))
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	_, err = n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5)})
-	check(t, err)
-	a := enterPod(t, n, netns)
+	a := podIn(t, n, "a", plain(5))
 	eth0 := func() link { return a.do(order{Facts: true}).Links["eth0"] }
 	now := eth0()
 	if now.Segment == 0 {
@@ -130,12 +118,9 @@ func testSegments(t *testing.T, want uint32, elsewhere string) {
 	if now.Segment != want {
 		t.Errorf("the pod hands on pieces of %d bytes; want %d", now.Segment, want)
 	}
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	servesAll(podIn(t, n, "b", plain(6)))
 	for _, bound := range []uint64{0, 1 << 33, 0} {
-		_, err := n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5), Egress: bound,
-			Ingress: bound})
-		check(t, err)
+		a.attach(n, "a", nodens.AttachConfig{Addresses: addresses(5), Egress: bound, Ingress: bound})
 		for _, to := range []string{"10.244.0.6:80", elsewhere} {
 			if got := a.do(order{Ask: "tcp", Addr: to, Bytes: 40 << 20}).Text; !strings.HasSuffix(got, fmt.Sprint(40<<20)) {
 				t.Errorf("of %d bytes to %s with the bound %d: %s", 40<<20, to, bound, got)
@@ -152,11 +137,7 @@ func testSegments(t *testing.T, want uint32, elsewhere string) {
 }
 
 func TestRootlessSegments(t *testing.T) {
-	if onMachine(t, true) {
-		at, err := serve("tcp", outside+":0")
-		check(t, err)
-		testSegments(t, 192<<10, at)
-	}
+	asUser(t, func(t *testing.T) { testSegments(t, 192<<10, served(t, "tcp", outside)) })
 }
 
 // A pod that opens more connections than the process has descriptors for has them wait: the process can open files.
@@ -169,13 +150,11 @@ func TestRootlessDescriptors(t *testing.T) {
 	const limit, connections, files = 600, 200, 200
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: was.Max}))
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	at, err := serve("tcp", outside+":0")
-	check(t, err)
+	a := podIn(t, n, "a", plain(5))
+	at := served(t, "tcp", outside)
 	a.do(order{Hold: connections, Addr: at})
 	// The first of those that wait has come as far as it will once the packets of a flow come through beside it.
-	udp, err := serve("udp", outside+":0")
-	check(t, err)
+	udp := served(t, "udp", outside)
 	a.do(order{Ask: "udp", Addr: udp})
 	for range files {
 		f, err := os.Open(os.DevNull)
@@ -186,11 +165,7 @@ func TestRootlessDescriptors(t *testing.T) {
 	a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 }
 
-func TestRootlessBandwidth(t *testing.T) {
-	if onMachine(t, true) {
-		testBandwidth(t)
-	}
-}
+func TestRootlessBandwidth(t *testing.T) { asUser(t, testBandwidth) }
 
 // testBandwidth: what a pod receives and sends is bounded.
 func testBandwidth(t *testing.T) {
@@ -199,13 +174,12 @@ func testBandwidth(t *testing.T) {
 	if got := a.do(order{Rate: "eth0"}).Text; got != "2000000" {
 		t.Errorf("the pod may send %s bytes a second", got)
 	}
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "tcp", Addr: ":80"})
+	b := servesAll(podIn(t, n, "b", plain(6)))
 	// 3 MB at 2 MB a second, of which a fifth of a second's worth passes at once: not before a second.
 	if took := a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 3 << 20}).Took; took.Seconds() < 1 {
 		t.Errorf("3 MB were sent in %s", took)
 	}
-	a.do(order{Serve: "tcp", Addr: ":80"})
+	servesAll(a)
 	if took := b.do(order{Ask: "tcp", Addr: "10.244.0.5:80", Bytes: 2 << 20}).Took; took.Seconds() < 1 {
 		t.Errorf("2 MB were received in %s", took)
 	}
@@ -216,10 +190,8 @@ func TestRootlessTableIsFlushed(t *testing.T) {
 		return
 	}
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	at, err := serve("tcp", outside+":0")
-	check(t, err)
-	testTableInsideIsFlushed(t, n, a, at)
+	a := podIn(t, n, "a", plain(5))
+	testTableInsideIsFlushed(t, n, a, served(t, "tcp", outside))
 }
 
 // testVerifyFails has nothing put right, as a helper that does not answer would. The next look does it.
@@ -265,11 +237,7 @@ func testTableInsideIsFlushed(t *testing.T, n *nodens.Namespace, a *pod, outside
 	a.do(order{Ask: "tcp", Addr: outside, Bytes: 1 << 20})
 }
 
-func TestRootlessNFTables(t *testing.T) {
-	if onMachine(t, true) {
-		testNFTables(t)
-	}
-}
+func TestRootlessNFTables(t *testing.T) { asUser(t, testNFTables) }
 
 // testNFTables: others have tables of their own in the node namespace, of which they see errors as they are.
 func testNFTables(t *testing.T) {
@@ -307,19 +275,12 @@ func testNFTables(t *testing.T) {
 	}
 }
 
-func TestRootlessSpoofing(t *testing.T) {
-	if onMachine(t, true) {
-		testSpoofing(t)
-	}
-}
+func TestRootlessSpoofing(t *testing.T) { asUser(t, testSpoofing) }
 
 // testSpoofing: what a pod sends with the address of another, or of the node, goes nowhere.
 func testSpoofing(t *testing.T) {
-	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
-	b.do(order{Serve: "udp", Addr: ":80"})
-	_ = podIn(t, n, "c", nodens.AttachConfig{Addresses: addresses(7)})
+	n, a, b := twoPods(t, config(t))
+	_ = podIn(t, n, "c", plain(7))
 	if got := a.do(order{Ask: "udp", Addr: "10.244.0.6:80"}).Text; !strings.HasPrefix(got, "10.244.0.5:") {
 		t.Fatalf("the pod's own address is seen as %s", got)
 	}
@@ -344,11 +305,7 @@ func testSpoofing(t *testing.T) {
 	}
 }
 
-func TestRootlessPorts(t *testing.T) {
-	if onMachine(t, true) {
-		testPorts(t)
-	}
-}
+func TestRootlessPorts(t *testing.T) { asUser(t, testPorts) }
 
 // fromLoopback is the address by which a pod sees clients of the machine's loopback of IPv4: the machine's, which the
 // kernel leads, or the node's.
@@ -365,26 +322,23 @@ func fromLoopback(n *nodens.Namespace) string {
 func testPorts(t *testing.T) {
 	n := open(t, config(t))
 	at := netip.MustParseAddrPort("0.0.0.0:8080")
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5), HostPorts: []nodens.HostPort{
-		{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}})
-	a.do(order{Serve: "tcp", Addr: ":80"})
-	a.do(order{Serve: "udp", Addr: ":80"})
+	servesAll(podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5), HostPorts: hostPorts(at)}))
 	for _, network := range []string{"tcp", "udp"} {
 		for client, seen := range map[string]string{outside: outside, lan: lan, "127.0.0.1": fromLoopback(n)} {
 			for range 3 {
 				got, err := askFrom(network, client, client+":8080")
 				check(t, err)
-				if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != seen {
+				if from := clientIn(got); from != seen {
 					t.Errorf("%s: the pod saw %s as %s; want %s", network, client, from, seen)
 				}
 			}
 		}
 	}
 	if n.Status().Egress == nodens.EgressMasquerade {
-		b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+		b := podIn(t, n, "b", plain(6))
 		for _, network := range []string{"tcp", "udp"} {
 			got := b.do(order{Ask: network, Addr: lan + ":8080"}).Text
-			if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr() != addresses(6)[0] {
+			if from := clientIn(got); from != addresses(6)[0].String() {
 				t.Errorf("%s: a pod was seen as %s; want its own address", network, from)
 			}
 		}
@@ -398,7 +352,7 @@ func testPorts(t *testing.T) {
 		check(t, err)
 		got, err := askFrom(network, lan, lan+":8081")
 		check(t, err)
-		if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != lan {
+		if from := clientIn(got); from != lan {
 			t.Errorf("%s by a Service: the pod saw %s as %s", network, lan, from)
 		}
 		check(t, p.Close())
@@ -414,7 +368,7 @@ func testPorts(t *testing.T) {
 	translate(t, n, lan, 7778, "10.244.0.5", 80)
 	got, err := askFrom("tcp", lan, lan+":8082")
 	check(t, err)
-	if from, _, _ := strings.Cut(got, " "); !strings.HasPrefix(from, lan+":") {
+	if from := clientIn(got); from != lan {
 		t.Errorf("by the address of a load balancer the pod saw %s as %s", lan, from)
 	}
 	check(t, p.Close())
@@ -431,9 +385,7 @@ func testPorts(t *testing.T) {
 }
 
 func TestRootlessPortsOfFamilies(t *testing.T) {
-	if onMachine(t, true, strangeClients) {
-		testPortsOfFamilies(t, asPod)
-	}
+	asUser(t, func(t *testing.T) { testPortsOfFamilies(t, asPod) }, strangeClients)
 }
 
 // Clients that cannot be answered from inside.
@@ -445,8 +397,7 @@ const (
 
 // strangeClients gives the machine the addresses of such clients.
 func strangeClients(t *testing.T) {
-	lo, err := netlib.LinkByName("lo")
-	check(t, err)
+	lo := linkOf(t, "lo")
 	for _, a := range []string{linkLocal, asService, asPod} {
 		check(t, netlib.AddrAdd(lo, &netlib.Addr{IPNet: ipnet(a + "/32")}))
 	}
@@ -470,20 +421,16 @@ func testPortsOfFamilies(t *testing.T, strangers ...string) {
 			cfg.PodRanges, pod = cfg.PodRanges[:c.families], pod[:c.families]
 			n := open(t, cfg)
 			c.seen["127.0.0.1"] = fromLoopback(n)
-			at := netip.MustParseAddrPort("[::]:8090")
-			a := podIn(t, n, "a", nodens.AttachConfig{Addresses: pod, HostPorts: []nodens.HostPort{
-				{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}})
-			a.do(order{Serve: "tcp", Addr: ":80"})
-			a.do(order{Serve: "udp", Addr: ":80"})
+			attach := onHost(5)
+			attach.Addresses = pod
+			servesAll(podIn(t, n, "a", attach))
 			for client, want := range c.seen {
 				for _, network := range []string{"tcp", "udp"} {
 					got, err := askFrom(network, client, net.JoinHostPort(client, "8090"))
-					from, _, _ := strings.Cut(got, " ")
-					seen, _ := netip.ParseAddrPort(from)
 					if want == "" && !errors.Is(err, unix.ECONNREFUSED) {
 						t.Errorf("%s from %s: %q, %v; want a refusal", network, client, got, err)
 					}
-					if want != "" && (err != nil || seen.Addr().Unmap().String() != want) {
+					if want != "" && (err != nil || clientIn(got) != want) {
 						t.Errorf("%s from %s: the pod saw %q, %v; want %s", network, client, got, err, want)
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -111,6 +112,21 @@ func (p *pod) do(o order) answer {
 	}
 	p.t.Logf("%+v: %s", o, a.Took)
 	return a
+}
+
+// clientIn returns the address of its client that a server of pods has answered with.
+func clientIn(answer string) string {
+	from, _, _ := strings.Cut(answer, " ")
+	at, _ := netip.ParseAddrPort(from)
+	return at.Addr().String()
+}
+
+// servesAll has a pod serve its clients.
+func servesAll(p *pod) *pod {
+	p.t.Helper()
+	p.do(order{Serve: "tcp", Addr: ":80"})
+	p.do(order{Serve: "udp", Addr: ":80"})
+	return p
 }
 
 // podMain is the process.
@@ -235,6 +251,14 @@ func serve(network, addr string) (string, error) {
 		}
 	}()
 	return l.Addr().String(), nil
+}
+
+// served is serve where that is possible.
+func served(t *testing.T, network, host string) string {
+	t.Helper()
+	at, err := serve(network, net.JoinHostPort(host, "0"))
+	check(t, err)
+	return at
 }
 
 // ask sends bytes to a server and returns its answer.

@@ -26,40 +26,31 @@ import (
 // Addresses of IPv6 of the machine and its neighbour.
 const lan6, neighbour6 = "2001:db8:2::2", "2001:db8:2::1"
 
-// clients are processes of the neighbour, who come to the machine's ports from outside.
-func clients(t *testing.T) func() *pod {
+// world6 is world where the machine and its neighbour have addresses of IPv6, too, if there are any.
+func world6(t *testing.T) *pod {
+	t.Helper()
 	w := world(t)
 	if len(addresses(5)) > 1 {
 		w.do(order{Take: neighbour6 + "/64", On: "lan1"})
-		lan0, err := netlink.LinkByName("lan0")
-		check(t, err)
+		lan0 := linkOf(t, "lan0")
 		check(t, netlink.AddrAdd(lan0, &netlink.Addr{IPNet: ipnet(lan6 + "/64"), Flags: unix.IFA_F_NODAD}))
 		check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: lan0.Attrs().Index, Gw: net.ParseIP(neighbour6)}))
 	}
+	return w
+}
+
+// clients are processes of the neighbour, who come to the machine's ports from outside.
+func clients(t *testing.T) func() *pod {
+	w := world6(t)
 	return func() *pod { return enter(t, nil, w.netns) }
 }
 
 // sees checks that an answer says that its client was seen by its own address.
 func sees(t *testing.T, where, answer string) {
 	t.Helper()
-	from, _, _ := strings.Cut(answer, " ")
-	at, err := netip.ParseAddrPort(from)
-	if got := at.Addr().Unmap().String(); err != nil || got != neighbour && got != neighbour6 {
-		t.Errorf("%s: the pod has seen its client as %q, %v", where, answer, err)
+	if got := clientIn(answer); got != neighbour && got != neighbour6 {
+		t.Errorf("%s: the pod has seen its client as %q", where, answer)
 	}
-}
-
-// onHost is how a pod is connected that has port 8090 of the machine.
-func onHost(host int) nodens.AttachConfig {
-	at := netip.MustParseAddrPort("[::]:8090")
-	return nodens.AttachConfig{Addresses: addresses(host), HostPorts: []nodens.HostPort{
-		{Network: "tcp", Host: at, Port: 80}, {Network: "udp", Host: at, Port: 80}}}
-}
-
-// servesAll has a pod serve its clients.
-func servesAll(a *pod) {
-	a.do(order{Serve: "tcp", Addr: ":80"})
-	a.do(order{Serve: "udp", Addr: ":80"})
 }
 
 // balanced are ports as those of a node port and of the address of a load balancer.
@@ -73,6 +64,14 @@ func balanced() (all []nodens.PortConfig) {
 				Arrival: netip.AddrPortFrom(nodens.ArrivalAddress(pods4), 8082)})
 	}
 	return all
+}
+
+// balance begins the balanced ports, which lead to the pod of 10.244.0.5.
+func balance(t *testing.T, n *nodens.Namespace) []*nodens.Port {
+	t.Helper()
+	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
+	return change(t, n, nil, balanced())
 }
 
 // change ends ports and begins others.
@@ -103,16 +102,9 @@ func TestRootPortsLiveOn(t *testing.T) {
 	client := clients(t)
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	_, err = n.Attach(t.Context(), "a", netns, onHost(5))
-	check(t, err)
-	servesAll(enterPod(t, n, netns))
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
+	a := servesAll(podIn(t, n, "a", onHost(5)))
 	translate(t, n, lan, 8082, "10.244.0.5", 80)
-	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
-	serves := change(t, n, nil, balanced())
+	serves := balance(t, n)
 
 	ports := []string{lan + ":8090", lan + ":8081", lan + ":8082"}
 	if len(addresses(5)) > 1 {
@@ -139,12 +131,9 @@ func TestRootPortsLiveOn(t *testing.T) {
 	for range 2 {
 		shut(t, n, serves)
 		works("without a server")
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
-		defer n.Close()
+		n = open(t, cfg)
 		works("before it is known what is served")
-		_, err = n.Attach(t.Context(), "a", netns, onHost(5))
-		check(t, err)
+		a.attach(n, "a", onHost(5))
 		works("with host ports")
 		serves = change(t, n, nil, balanced())
 		works("with a new server")
@@ -191,8 +180,7 @@ func TestRootPortsEnd(t *testing.T) {
 	tcp.do(order{Hold: 1, Addr: port})
 	udp.do(order{Talk: true})
 	check(t, n.Detach(t.Context(), "b"))
-	c := podIn(t, n, "c", onHost(7))
-	servesAll(c)
+	c := servesAll(podIn(t, n, "c", onHost(7)))
 	if got := tcp.try(order{Finish: true}); !strings.Contains(got.Err, "reset") {
 		t.Errorf("a connection to a pod before: %+v; want a reset", got)
 	}
@@ -213,15 +201,11 @@ func TestRootPortsLapse(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
 	servesAll(podIn(t, n, "a", onHost(5)))
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
-	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
-	serves := change(t, n, nil, balanced())
+	serves := balance(t, n)
 	reopen := func() {
 		t.Helper()
 		shut(t, n, serves)
-		var err error
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
+		n = open(t, cfg)
 		for _, port := range []string{lan + ":8090", lan + ":8081", lan + ":8082"} {
 			sees(t, "after a restart, "+port, one.do(order{Ask: "tcp", Addr: port}).Text)
 		}
@@ -242,9 +226,7 @@ func TestRootPortsLapse(t *testing.T) {
 
 	servesAll(podIn(t, n, "b", onHost(6)))
 	check(t, n.Close())
-	n, err := nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	n = open(t, cfg)
 	sees(t, "of another pod", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
 	check(t, n.Detach(t.Context(), "b"))
 	refused(t, "of a pod that is disconnected", one, lan+":8090")
@@ -264,9 +246,7 @@ func TestRootPortsOfANetworkBefore(t *testing.T) {
 	sees(t, "the first pod", udp.do(order{Talk: true}).Text)
 	check(t, n.Close())
 	check(t, nodens.Remove(t.Context(), cfg))
-	n, err := nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	n = open(t, cfg)
 	servesAll(podIn(t, n, "b", onHost(6)))
 	sees(t, "the next pod", udp.do(order{Talk: true}).Text)
 }
@@ -280,13 +260,10 @@ func TestRootPortsTaken(t *testing.T) {
 	cfg := config(t)
 	n := open(t, cfg)
 	servesAll(podIn(t, n, "a", onHost(5)))
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
-	shut(t, n, change(t, n, nil, balanced()))
+	shut(t, n, balance(t, n))
 	l, err := net.Listen("tcp", ":8081")
 	check(t, err)
-	n, err = nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	n = open(t, cfg)
 	_, errs := n.ChangePorts(t.Context(), nil, balanced()[:1])
 	if !errors.Is(errs[0], unix.EADDRINUSE) {
 		t.Errorf("a port that is taken: %v", errs[0])
@@ -304,9 +281,8 @@ func TestRootPortsOfProcess(t *testing.T) {
 	}
 	client := clients(t)
 	n := open(t, config(t))
-	a := podIn(t, n, "a", onHost(5))
-	servesAll(a)
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	a := servesAll(podIn(t, n, "a", onHost(5)))
+	b := podIn(t, n, "b", plain(6))
 	own := func() (string, error) { return askFrom("tcp", "::1", "[::1]:8090") }
 	if _, err := own(); err != nil && len(addresses(5)) > 1 {
 		t.Errorf("the machine's own client: %v", err)
@@ -347,19 +323,8 @@ func TestRootPortsOfOwnPrograms(t *testing.T) {
 	client := clients(t)()
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	attach := func() {
-		t.Helper()
-		_, err := n.Attach(t.Context(), "a", netns, onHost(5))
-		check(t, err)
-	}
-	attach()
-	servesAll(enterPod(t, n, netns))
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
-	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
-	serves := change(t, n, nil, balanced())
+	a := servesAll(podIn(t, n, "a", onHost(5)))
+	serves := balance(t, n)
 	seen := map[string]string{lan + ":8090": lan, lan + ":8081": lan, lan + ":8082": lan,
 		"127.0.0.1:8090": fromLoopback(n), "127.0.0.1:8081": fromLoopback(n), "127.7.7.7:8090": fromLoopback(n)}
 	if len(addresses(5)) > 1 {
@@ -378,9 +343,10 @@ func TestRootPortsOfOwnPrograms(t *testing.T) {
 	}
 	held := map[string]net.Conn{}
 	for to := range seen {
-		held[to], err = net.Dial("tcp", to)
+		c, err := net.Dial("tcp", to)
 		check(t, err)
-		defer held[to].Close()
+		defer c.Close()
+		held[to] = c
 	}
 	restart := func(when string, kernel bool) {
 		t.Helper()
@@ -392,13 +358,11 @@ func TestRootPortsOfOwnPrograms(t *testing.T) {
 			t.Errorf("%s, without a server: %q, %v; want a refusal", when, got, err)
 		}
 		sees(t, when+", somebody outside", client.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
-		attach()
+		n = open(t, cfg)
+		a.attach(n, "a", onHost(5))
 		serves = change(t, n, nil, balanced())
 		works(when + ", after a restart")
 	}
-	t.Cleanup(func() { _ = n.Close() })
 	restart("in the beginning", true)
 	for to, c := range held {
 		if got, err := converse(c, 1<<20); !strings.HasPrefix(got, seen[to]) && !strings.HasPrefix(got, "["+seen[to]) {
@@ -436,12 +400,7 @@ func converseWith(network, to string, bytes int64) (from string, err error) {
 		ask = sendInPieces
 	}
 	said, err := ask(c)
-	if err != nil {
-		return "", err
-	}
-	first, _, _ := strings.Cut(said, " ")
-	at, err := netip.ParseAddrPort(first)
-	return at.Addr().Unmap().String(), err
+	return clientIn(said), err
 }
 
 // sendInPieces sends a datagram that no link but the loopback takes whole, and returns the answer.
@@ -469,16 +428,7 @@ func TestRootPortsChangeWays(t *testing.T) {
 	client := clients(t)
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	attach := func() {
-		t.Helper()
-		_, err := n.Attach(t.Context(), "a", netns, onHost(5))
-		check(t, err)
-	}
-	attach()
-	servesAll(enterPod(t, n, netns))
+	a := servesAll(podIn(t, n, "a", onHost(5)))
 	const port = lan + ":8090"
 	one, udp := client(), client()
 	udp.do(order{Hold: 1, By: "udp", Addr: port})
@@ -494,12 +444,10 @@ func TestRootPortsChangeWays(t *testing.T) {
 		} else {
 			refused(t, when+", without a server", one, port)
 		}
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
-		attach()
+		n = open(t, cfg)
+		a.attach(n, "a", onHost(5))
 		sees(t, when+", after a restart", udp.do(order{Talk: true}).Text)
 	}
-	t.Cleanup(func() { _ = n.Close() })
 	is("in the beginning", true)
 
 	setting := "/proc/sys/net/ipv4/conf/lan0/forwarding"
@@ -515,9 +463,8 @@ func TestRootPortsChangeWays(t *testing.T) {
 	sees(t, "a flow that was the process'", udp.do(order{Talk: true}).Text)
 	check(t, n.Close())
 	sees(t, "a flow that is the kernel's", udp.do(order{Talk: true}).Text)
-	n, err = nodens.Open(t.Context(), cfg)
-	check(t, err)
-	attach()
+	n = open(t, cfg)
+	a.attach(n, "a", onHost(5))
 
 	for what, hook := range map[string]*nftables.ChainHook{
 		"comes to ports": nftables.ChainHookInput, "is forwarded": nftables.ChainHookForward,
@@ -540,19 +487,8 @@ func TestRootPortsChangeWays(t *testing.T) {
 // refuses has the machine drop what matches at a hook, until undo is called.
 func refuses(t *testing.T, hook *nftables.ChainHook, what ...expr.Any) (undo func()) {
 	t.Helper()
-	conn, err := nftables.New()
-	check(t, err)
-	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-	chain := conn.AddChain(&nftables.Chain{Name: "REFUSES", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook,
-		Priority: nftables.ChainPriorityFilter})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: chain,
-		Exprs: append(what, &expr.Verdict{Kind: expr.VerdictDrop})})
-	check(t, conn.Flush())
-	return func() {
-		t.Helper()
-		conn.DelTable(table)
-		check(t, conn.Flush())
-	}
+	return filter(t, &nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4},
+		&nftables.Chain{Name: "REFUSES", Hooknum: hook}, append(what, &expr.Verdict{Kind: expr.VerdictDrop})...)
 }
 
 // forgetEverything has the machine's connection tracking forget everything.
@@ -578,12 +514,7 @@ func TestRootPortsRepaired(t *testing.T) {
 	one := clients(t)()
 	cfg := config(t)
 	n := open(t, cfg)
-	netns, err := n.NewPodNamespace(t.Context())
-	check(t, err)
-	defer netns.Close()
-	_, err = n.Attach(t.Context(), "a", netns, onHost(5))
-	check(t, err)
-	servesAll(enterPod(t, n, netns))
+	a := servesAll(podIn(t, n, "a", onHost(5)))
 	table := &nftables.Table{Name: nodens.HostTable("test"), Family: nftables.TableFamilyINet}
 	for what, damage := range map[string]func(*nftables.Conn){
 		"nothing":    func(*nftables.Conn) {},
@@ -593,11 +524,10 @@ func TestRootPortsRepaired(t *testing.T) {
 		"the others": func(c *nftables.Conn) { c.FlushSet(&nftables.Set{Table: table, Name: "strangers4"}) },
 		"the rules":  func(c *nftables.Conn) { c.FlushChain(&nftables.Chain{Table: table, Name: "prerouting"}) },
 	} {
+		changeRules(t, damage)
+		check(t, n.Verify(t.Context()))
 		conn, err := nftables.New()
 		check(t, err)
-		damage(conn)
-		check(t, conn.Flush())
-		check(t, n.Verify(t.Context()))
 		elements, err := conn.GetSetElements(&nftables.Set{Table: table, Name: "strangers4", KeyType: nftables.TypeIPAddr,
 			Interval: true})
 		if err != nil || len(elements) == 0 {
@@ -607,17 +537,11 @@ func TestRootPortsRepaired(t *testing.T) {
 		for _, network := range []string{"tcp", "udp"} {
 			sees(t, "without "+what+", "+network, one.do(order{Ask: network, Addr: lan + ":8090"}).Text)
 		}
-		n, err = nodens.Open(t.Context(), cfg)
-		check(t, err)
-		_, err = n.Attach(t.Context(), "a", netns, onHost(5))
-		check(t, err)
+		n = open(t, cfg)
+		a.attach(n, "a", onHost(5))
 	}
 	// A port that comes while the table is away.
-	conn, err := nftables.New()
-	check(t, err)
-	conn.FlushRuleset()
-	check(t, conn.Flush())
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
-	shut(t, n, change(t, n, nil, balanced()))
+	changeRules(t, func(c *nftables.Conn) { c.FlushRuleset() })
+	shut(t, n, balance(t, n))
 	sees(t, "a port that came", one.do(order{Ask: "tcp", Addr: lan + ":8081"}).Text)
 }

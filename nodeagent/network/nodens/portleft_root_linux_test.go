@@ -46,17 +46,13 @@ func TestRootPortsOfAServerKilled(t *testing.T) {
 	servesAll(podIn(t, n, "a", onHost(5)))
 	flow := flowTo(t, client())
 	check(t, n.Close())
-	conn, err := nftables.New()
-	check(t, err)
-	conn.FlushSet(&nftables.Set{Name: "ports4", Table: &nftables.Table{Name: nodens.HostTable("test"),
-		Family: nftables.TableFamilyINet}})
-	check(t, conn.Flush())
-	n, err = nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	changeRules(t, func(c *nftables.Conn) {
+		c.FlushSet(&nftables.Set{Name: "ports4", Table: &nftables.Table{Name: nodens.HostTable("test"),
+			Family: nftables.TableFamilyINet}})
+	})
+	n = open(t, cfg)
 	check(t, n.Detach(t.Context(), "a"))
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(5)})
-	servesAll(b)
+	b := servesAll(podIn(t, n, "b", plain(5)))
 	heardNothing(t, b, flow)
 }
 
@@ -77,8 +73,7 @@ func TestRootPortsWithoutDescriptors(t *testing.T) {
 		t.Error("a pod is disconnected without a file descriptor")
 	}
 	check(t, n.Detach(t.Context(), "a"))
-	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(5)})
-	servesAll(b)
+	b := servesAll(podIn(t, n, "b", plain(5)))
 	refused(t, "after the pod", one, lan+":8090")
 	heardNothing(t, b, flow)
 }
@@ -101,12 +96,9 @@ func TestRootPortsOfABusyProcess(t *testing.T) {
 	one := clients(t)()
 	cfg := config(t)
 	n := open(t, cfg)
-	servesAll(podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)}))
-	translate(t, n, "10.244.0.1", 8081, "10.244.0.5", 80)
-	shut(t, n, change(t, n, nil, balanced()))
-	n, err := nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	servesAll(podIn(t, n, "a", plain(5)))
+	shut(t, n, balance(t, n))
+	n = open(t, cfg)
 	again := withoutDescriptors(t)
 	_, errs := n.ChangePorts(t.Context(), nil, balanced())
 	again()
@@ -130,19 +122,12 @@ func TestRootPortsAtAllAddresses(t *testing.T) {
 	one := clients(t)()
 	cfg := config(t)
 	n := open(t, cfg)
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
-	servesAll(a)
-	translate(t, n, nodens.ArrivalAddress(pods4).String(), 8082, "10.244.0.5", 80)
-	shut(t, n, change(t, n, nil, balanced()))
-	n, err := nodens.Open(t.Context(), cfg)
-	check(t, err)
-	defer n.Close()
+	a := servesAll(podIn(t, n, "a", plain(5)))
+	shut(t, n, balance(t, n))
+	n = open(t, cfg)
 	own := onHost(6)
-	for i := range own.HostPorts {
-		own.HostPorts[i].Host = netip.MustParseAddrPort("[::]:8082")
-	}
-	b := podIn(t, n, "b", own)
-	servesAll(b)
+	own.HostPorts = hostPorts(netip.MustParseAddrPort("[::]:8082"))
+	b := servesAll(podIn(t, n, "b", own))
 	sees(t, "the pod", one.do(order{Ask: "udp", Addr: lan + ":8082"}).Text)
 	if got := b.do(order{Heard: true}).Text; !strings.Contains(got, neighbour+":") {
 		t.Errorf("the pod that has the port has heard from %q, and another from %q", got, a.do(order{Heard: true}).Text)
@@ -160,14 +145,9 @@ func TestRootPortsBesideOtherFamilies(t *testing.T) {
 	one := clients(t)()
 	n := open(t, config(t))
 	servesAll(podIn(t, n, "a", onHost(5)))
-	conn, err := nftables.New()
-	check(t, err)
-	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyARP})
 	const arpOut = 1 // NF_ARP_OUT, where others have the hook input.
-	output := conn.AddChain(&nftables.Chain{Name: "OUTPUT", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookRef(arpOut), Priority: nftables.ChainPriorityFilter})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: output, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}})
-	check(t, conn.Flush())
+	filter(t, &nftables.Table{Name: "filter", Family: nftables.TableFamilyARP},
+		&nftables.Chain{Name: "OUTPUT", Hooknum: nftables.ChainHookRef(arpOut)}, &expr.Verdict{Kind: expr.VerdictAccept})
 	check(t, n.Verify(t.Context()))
 	check(t, n.Close())
 	sees(t, "without a server", one.do(order{Ask: "tcp", Addr: lan + ":8090"}).Text)

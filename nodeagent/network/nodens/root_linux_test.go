@@ -10,97 +10,25 @@ import (
 
 // spec: NET-1
 func TestRootPods(t *testing.T) {
-	if onMachine(t, false) {
-		testPods(t, nodens.EgressMasquerade)
-	}
+	asRoot(t, func(t *testing.T) { testPods(t, nodens.EgressMasquerade) })
 }
 
-func TestRootNFTables(t *testing.T) {
-	if onMachine(t, false) {
-		testNFTables(t)
-	}
-}
-
-func TestRootManyServices(t *testing.T) {
-	if onMachine(t, false) {
-		testManyServices(t)
-	}
-}
-
-func TestRootRefusals(t *testing.T) {
-	if onMachine(t, false) {
-		testRefusals(t)
-	}
-}
-
-func TestRootSpoofing(t *testing.T) {
-	if onMachine(t, false) {
-		testSpoofing(t)
-	}
-}
-
-func TestRootPorts(t *testing.T) {
-	if onMachine(t, false) {
-		testPorts(t)
-	}
-}
+func TestRootNFTables(t *testing.T)     { asRoot(t, testNFTables) }
+func TestRootManyServices(t *testing.T) { asRoot(t, testManyServices) }
+func TestRootRefusals(t *testing.T)     { asRoot(t, testRefusals) }
+func TestRootSpoofing(t *testing.T)     { asRoot(t, testSpoofing) }
+func TestRootPorts(t *testing.T)        { asRoot(t, testPorts) }
 
 func TestRootPortsOfFamilies(t *testing.T) {
-	if onMachine(t, false, strangeClients) {
-		testPortsOfFamilies(t)
-	}
+	asRoot(t, func(t *testing.T) { testPortsOfFamilies(t) }, strangeClients)
 }
 
-func TestRootHelperKilled(t *testing.T) {
-	if onMachine(t, false) {
-		testHelperKilled(t)
-	}
-}
-
-func TestRootHelperHangs(t *testing.T) {
-	if onMachine(t, false) {
-		testHelperHangs(t)
-	}
-}
-
-func TestRootBothHang(t *testing.T) {
-	if onMachine(t, false) {
-		testBothHang(t)
-	}
-}
-
-func TestRootSpareHangsAtTheEnd(t *testing.T) {
-	if onMachine(t, false) {
-		testSpareHangsAtTheEnd(t)
-	}
-}
-
-func TestRootOtherProgram(t *testing.T) {
-	if onMachine(t, false) {
-		testOtherProgram(t)
-	}
-}
-
-func TestRootReopen(t *testing.T) {
-	if onMachine(t, false) {
-		testReopen(t)
-	}
-}
-
-func TestRootAllKilled(t *testing.T) {
-	if onMachine(t, false) {
-		testAllKilled(t)
-	}
-}
-
-func TestRootRepair(t *testing.T) {
-	if onMachine(t, false) {
-		testRepair(t)
-	}
-}
-
-func TestRootServerKilled(t *testing.T) {
-	if onMachine(t, false) {
-		testServerKilled(t)
-	}
-}
+func TestRootHelperKilled(t *testing.T)       { asRoot(t, testHelperKilled) }
+func TestRootHelperHangs(t *testing.T)        { asRoot(t, testHelperHangs) }
+func TestRootBothHang(t *testing.T)           { asRoot(t, testBothHang) }
+func TestRootSpareHangsAtTheEnd(t *testing.T) { asRoot(t, testSpareHangsAtTheEnd) }
+func TestRootOtherProgram(t *testing.T)       { asRoot(t, testOtherProgram) }
+func TestRootReopen(t *testing.T)             { asRoot(t, testReopen) }
+func TestRootAllKilled(t *testing.T)          { asRoot(t, testAllKilled) }
+func TestRootRepair(t *testing.T)             { asRoot(t, testRepair) }
+func TestRootServerKilled(t *testing.T)       { asRoot(t, testServerKilled) }

@@ -10,11 +10,7 @@ import (
 	rules "monoplane.dev/nodeagent/network/services"
 )
 
-func TestRootlessManyServices(t *testing.T) {
-	if onMachine(t, true) {
-		testManyServices(t)
-	}
-}
+func TestRootlessManyServices(t *testing.T) { asUser(t, testManyServices) }
 
 // testManyServices: over the sockets that the node namespace gives out, two hundred Services at once are one
 // transaction of nftables.

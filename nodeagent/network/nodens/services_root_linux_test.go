@@ -23,7 +23,7 @@ func TestRootPortsOfServices(t *testing.T) {
 	one := clients(t)()
 	cfg := config(t)
 	n := open(t, cfg)
-	servesAll(podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)}))
+	servesAll(podIn(t, n, "a", plain(5)))
 	own := []string{lan, lan6}
 	service := &rules.Rules{UID: "s"}
 	var begin []nodens.PortConfig

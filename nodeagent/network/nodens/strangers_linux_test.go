@@ -50,8 +50,7 @@ func strangers(t *testing.T) {
 	veth.PeerName = "veth3c4d"
 	check(t, netlink.LinkAdd(veth))
 
-	lan0, err := netlink.LinkByName("lan0")
-	check(t, err)
+	lan0 := linkOf(t, "lan0")
 	check(t, netlink.NeighAdd(&netlink.Neigh{LinkIndex: lan0.Attrs().Index, IP: net.ParseIP("192.0.2.50"),
 		State: netlink.NUD_PERMANENT, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 50}}))
 	const mark, table, protocol = 0x6d70, 100, 0x6d
@@ -160,9 +159,7 @@ func TestRootlessStrangers(t *testing.T) {
 	if changesHeard(t) == 0 {
 		t.Error("nobody tells of the rules that strangers have made")
 	}
-	at, err := serve("tcp", outside+":0")
-	check(t, err)
-	testStrangers(t, nodens.EgressProcess, at, func(string) bool { return false })
+	testStrangers(t, nodens.EgressProcess, served(t, "tcp", outside), func(string) bool { return false })
 	if n := changesHeard(t); n > 0 {
 		t.Errorf("%d messages tell of changes of the machine's rules", n)
 	}

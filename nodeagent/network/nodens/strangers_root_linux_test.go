@@ -3,13 +3,9 @@
 package nodens_test
 
 import (
-	"net"
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network/nodens"
 )
@@ -19,8 +15,7 @@ func TestRootStrangers(t *testing.T) {
 	if !onMachine(t, false, strangers) {
 		return
 	}
-	w := world(t)
-	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	world(t)
 	link, table := nodens.HostLink("test"), nodens.HostTable("test")
 	ours := func(line string) bool {
 		return strings.Contains(line, link) ||
@@ -51,20 +46,10 @@ func testDockerDrops(t *testing.T, program string) {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skipf("Docker would not find it here: %v", err)
 	}
-	const lan6, neighbour6 = "2001:db8:2::2", "2001:db8:2::1"
-	w := world(t)
-	w.do(order{Take: neighbour6 + "/64", On: "lan1"})
-	lan0, err := netlink.LinkByName("lan0")
-	check(t, err)
-	check(t, netlink.AddrAdd(lan0, &netlink.Addr{IPNet: ipnet(lan6 + "/64"), Flags: unix.IFA_F_NODAD}))
-	check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: lan0.Attrs().Index, Gw: net.ParseIP(neighbour6)}))
+	world6(t)
 	everywhere := []string{neighbour + ":80", "[" + neighbour6 + "]:80"}
-	for _, at := range everywhere {
-		w.do(order{Serve: "tcp", Addr: at})
-	}
-
 	n := open(t, config(t))
-	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	a := podIn(t, n, "a", plain(5))
 	goesOut := func(way nodens.Egress, why string) {
 		t.Helper()
 		testGoesOut(t, n, a, way, why, everywhere...)
