@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
@@ -119,11 +121,7 @@ func sandbox(name, ip string, labels map[string]string) enforcer.Sandbox {
 // connects tells whether the client reaches the server.
 func (w *world) connects(ns *netnstest.NS) bool {
 	w.t.Helper()
-	var c net.Conn
-	err := ns.Try(func() (err error) {
-		c, err = (&net.Dialer{Timeout: 30 * time.Second}).DialContext(w.t.Context(), "tcp", serverIP+":"+port)
-		return err
-	})
+	c, err := ns.Dial("tcp", "", serverIP+":"+port)
 	if err == nil {
 		_ = c.Close()
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -237,15 +235,10 @@ func TestRestart(t *testing.T) {
 	if w.connects(w.client) {
 		t.Error("a pod is open after a restart")
 	}
-	conn, err := w.node.NFTables()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.FlushRuleset()
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.CloseLasting()
+	w.node.Rules(func(conn *nftables.Conn) error {
+		conn.FlushRuleset()
+		return nil
+	})
 	w.use(s) // as in a new namespace
 	if w.connects(w.client) {
 		t.Error("a pod is open in a new namespace")

@@ -55,7 +55,7 @@ func (w *world) end(b *nft.Batch) {
 func (w *world) commit(b *nft.Batch, want uint32) {
 	w.t.Helper()
 	w.end(b)
-	before := w.generation()
+	before := w.ns.Generation()
 	got, err := b.Commit()
 	if err != nil {
 		w.t.Fatal(err)
@@ -63,18 +63,9 @@ func (w *world) commit(b *nft.Batch, want uint32) {
 	if got != want {
 		w.t.Errorf("%d transactions; want %d", got, want)
 	}
-	if last := w.generation() - before; last > 1 {
+	if last := w.ns.Generation() - before; last > 1 {
 		w.t.Errorf("the end of a batch is %d transactions", last)
 	}
-}
-
-func (w *world) generation() uint32 {
-	w.t.Helper()
-	g, err := nft.Generation(w.ns.Netfilter)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return g
 }
 
 // chain puts a chain with a rule into a batch.
@@ -88,24 +79,20 @@ func (w *world) rule(b *nft.Batch, c *nftables.Chain) {
 }
 
 // chains returns how many chains there are.
-func (w *world) chains() int {
+func (w *world) chains() (n int) {
 	w.t.Helper()
-	conn, err := w.ns.NFTables()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
-	all, err := conn.ListChains()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return len(all)
+	w.ns.Rules(func(conn *nftables.Conn) error {
+		all, err := conn.ListChains()
+		n = len(all)
+		return err
+	})
+	return n
 }
 
 // TestBatchIsOneTransaction: thousands of messages are one, for who is not root of the machine as well.
 func TestBatchIsOneTransaction(t *testing.T) {
 	w := newWorld(t)
-	before := w.generation()
+	before := w.ns.Generation()
 	b := w.batch(nft.MostBytes)
 	const n = 1000 // some 150 KB, which the buffers of any machine hold
 	for i := range n {
@@ -113,11 +100,11 @@ func TestBatchIsOneTransaction(t *testing.T) {
 		w.end(b)
 	}
 	w.commit(b, 1)
-	if got := w.generation() - before; got != 1 || w.chains() != n {
+	if got := w.ns.Generation() - before; got != 1 || w.chains() != n {
 		t.Errorf("%d transactions made %d chains", got, w.chains())
 	}
 	w.commit(b, 1) // nothing further
-	if got := w.generation() - before; got != 1 {
+	if got := w.ns.Generation() - before; got != 1 {
 		t.Errorf("nothing is %d transactions", got-1)
 	}
 }
@@ -126,7 +113,7 @@ func TestBatchIsOneTransaction(t *testing.T) {
 // it was and why, also where so many are that their answers are too much for the socket.
 func TestRefusedBatch(t *testing.T) {
 	w := newWorld(t)
-	before := w.generation()
+	before := w.ns.Generation()
 	missing := &nftables.Chain{Table: w.table, Name: "missing"}
 	for _, c := range []struct {
 		name string
@@ -183,8 +170,8 @@ func TestRefusedBatch(t *testing.T) {
 	if _, err := b.Commit(); err == nil || !strings.Contains(err.Error(), "deleting chain missing: no such file") {
 		t.Error(err)
 	}
-	if w.generation() != before || w.chains() != 0 {
-		t.Errorf("the kernel has made %d transactions and %d chains", w.generation()-before, w.chains())
+	if w.ns.Generation() != before || w.chains() != 0 {
+		t.Errorf("the kernel has made %d transactions and %d chains", w.ns.Generation()-before, w.chains())
 	}
 }
 
@@ -205,9 +192,9 @@ func TestBatchIsCut(t *testing.T) {
 		}
 	}
 	carriedOut := func(f func()) uint32 {
-		before := w.generation()
+		before := w.ns.Generation()
 		f()
-		return w.generation() - before
+		return w.ns.Generation() - before
 	}
 	b := w.batch(mostBytes)
 	if got := carriedOut(func() { put(b, many, b.End) }); got == 0 || int(got) > many/few {
@@ -265,7 +252,7 @@ func TestBatchIsFull(t *testing.T) {
 // TestUnclearBatch: where the answer is lost, it is not known whether the change was made, and the error says so.
 func TestUnclearBatch(t *testing.T) {
 	w := newWorld(t)
-	before := w.generation()
+	before := w.ns.Generation()
 	b, err := nft.NewBatch(w.deaf, nft.MostBytes)
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +265,7 @@ func TestUnclearBatch(t *testing.T) {
 	if n, err := b.Commit(); n != 0 || !errors.Is(err, nft.ErrUnclear) || !errors.Is(err, unix.ENOBUFS) {
 		t.Errorf("%d transactions, %v", n, err)
 	}
-	if got := w.generation() - before; got != 1 {
+	if got := w.ns.Generation() - before; got != 1 {
 		t.Errorf("the kernel has made %d transactions", got)
 	}
 }

@@ -21,7 +21,6 @@ import (
 
 	networkingv1 "monoplane.dev/api/networking/v1"
 	"monoplane.dev/client/cache"
-	"monoplane.dev/nodeagent/network/nft"
 	"monoplane.dev/nodeagent/network/policies"
 	"monoplane.dev/nodeagent/network/test/netnstest"
 )
@@ -48,10 +47,7 @@ func newGround(t testing.TB) *ground {
 		t: t, node: netnstest.New(t), all: everybody(), at: map[*subject]*netnstest.NS{}, world: policies.NewWorld(),
 	}
 	g.node.Up("lo", nodeIP+"/32", nodeIP6+"/128")
-	g.node.Sysctl("net/ipv4/ip_forward", "1")
-	g.node.Sysctl("net/ipv6/conf/all/forwarding", "1")
-	g.node.Sysctl("net/ipv4/icmp_ratelimit", "0") // every refusal of a datagram is to be seen
-	g.node.Sysctl("net/ipv6/icmp/ratelimit", "0")
+	g.node.Forwards()
 	var elsewhere []string
 	for i, s := range g.all {
 		if !s.here {
@@ -71,7 +67,7 @@ func newGround(t testing.TB) *ground {
 	for _, s := range g.all {
 		for _, a := range s.addrs {
 			for _, port := range testPorts {
-				g.serve(g.at[s], a, port)
+				g.at[s].Serve(netip.AddrPortFrom(a, port).String(), func(_, said string) string { return said })
 			}
 		}
 	}
@@ -106,62 +102,8 @@ func (g *ground) apply() {
 	}
 }
 
-// serve gives back every line and every datagram that comes to an address.
-func (g *ground) serve(ns *netnstest.NS, a netip.Addr, port uint16) {
-	g.t.Helper()
-	at := netip.AddrPortFrom(a, port).String()
-	var l net.Listener
-	var p net.PacketConn
-	ns.Do(func() (err error) {
-		if l, err = new(net.ListenConfig).Listen(g.t.Context(), "tcp", at); err != nil {
-			return err
-		}
-		p, err = new(net.ListenConfig).ListenPacket(g.t.Context(), "udp", at)
-		return err
-	})
-	g.t.Cleanup(func() { _, _ = l.Close(), p.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				for s := bufio.NewScanner(c); s.Scan(); {
-					_, _ = fmt.Fprintln(c, s.Text())
-				}
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 64)
-		for {
-			n, from, err := p.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = p.WriteTo(buf[:n], from)
-		}
-	}()
-}
-
 // refusals are what a client learns of what is refused, by reset and by ICMP of both families.
 var refusals = []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.EACCES, syscall.EPERM}
-
-// dial connects from an address, in a namespace.
-func (g *ground) dial(ns *netnstest.NS, from netip.Addr, protocol string, to netip.AddrPort) (c net.Conn, err error) {
-	d := net.Dialer{Timeout: 30 * time.Second}
-	if from.IsValid() && protocol == "udp" {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
-	} else if from.IsValid() {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
-	}
-	return c, ns.Try(func() error {
-		c, err = d.DialContext(g.t.Context(), protocol, to.String())
-		return err
-	})
-}
 
 // speak has a connection answer. What UDP has lost is said again.
 func speak(c net.Conn) error {
@@ -188,7 +130,7 @@ func speak(c net.Conn) error {
 // through tells whether a connection comes about.
 func (g *ground) through(ns *netnstest.NS, from netip.Addr, protocol string, to netip.AddrPort) bool {
 	g.t.Helper()
-	c, err := g.dial(ns, from, protocol, to)
+	c, err := ns.Dial(protocol, from.String(), to.String())
 	if err == nil {
 		defer func() { _ = c.Close() }()
 		err = speak(c)
@@ -211,20 +153,11 @@ func (g *ground) forget() {
 }
 
 // damage does to the table what somebody could, or nothing.
-func (g *ground) damage(r *rand.Rand) {
-	g.t.Helper()
-	conn, err := g.node.NFTables()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
+func damage(conn *nftables.Conn, r *rand.Rand) error {
 	table := &nftables.Table{Name: policies.TableName, Family: nftables.TableFamilyINet}
 	chains, err := conn.ListChainsOfTableFamily(table.Family)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if len(chains) == 0 {
-		return
+	if err != nil || len(chains) == 0 {
+		return err
 	}
 	chain := chains[r.IntN(len(chains))]
 	switch r.IntN(4) {
@@ -239,9 +172,7 @@ func (g *ground) damage(r *rand.Rand) {
 	case 3:
 		conn.FlushSet(&nftables.Set{Table: table, Name: pick(r, "egress4", "ingress6", "node4")})
 	}
-	if err := conn.Flush(); err != nil {
-		g.t.Fatal(err)
-	}
+	return nil
 }
 
 // Random histories in the kernel: packets go through as the reference says, and the table has what it should and
@@ -261,7 +192,7 @@ func TestPacketsAreAsTheReference(t *testing.T) {
 			g.applier, g.world = g.restarted(), c.anew()
 			g.world.SetNode([]netip.Addr{netip.MustParseAddr(nodeIP), netip.MustParseAddr(nodeIP6)})
 		case 1:
-			g.damage(r)
+			g.node.Rules(func(conn *nftables.Conn) error { return damage(conn, r) })
 		}
 		g.apply()
 		if err := g.applier.Verify(t.Context(), g.world); err != nil {
@@ -295,7 +226,7 @@ func TestPacketsAreAsTheReference(t *testing.T) {
 			if !g.through(g.node, netip.MustParseAddr(a), "tcp", netip.AddrPortFrom(s.addrs[i], 8080)) {
 				t.Fatalf("seed %d, round %d: the node does not reach %v", seed, round, s)
 			}
-			c, err := g.dial(g.at[s], s.addrs[i], "tcp", netip.AddrPortFrom(netip.MustParseAddr(a), 1))
+			c, err := g.at[s].Dial("tcp", s.addrs[i].String(), net.JoinHostPort(a, "1"))
 			if !errors.Is(err, syscall.ECONNREFUSED) { // by nobody who listens
 				t.Fatalf("seed %d, round %d: %v to the node: %v %v", seed, round, s, c, err)
 			}
@@ -329,7 +260,7 @@ func TestEstablishedConnectionsGoOn(t *testing.T) {
 		to := netip.AddrPortFrom(dst.addrs[i], 8080)
 		var open []net.Conn
 		for _, protocol := range []string{"tcp", "udp"} {
-			c, err := g.dial(g.at[src], src.addrs[i], protocol, to)
+			c, err := g.at[src].Dial(protocol, src.addrs[i].String(), to.String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -359,17 +290,13 @@ func TestEstablishedConnectionsGoOn(t *testing.T) {
 // While no pod is isolated there is no table; the first brings it, the last takes it along.
 func TestNoTableWithoutNeed(t *testing.T) {
 	g := newGround(t)
-	tables := func() int {
-		conn, err := g.node.NFTables()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.CloseLasting() }()
-		all, err := conn.ListTables()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all)
+	tables := func() (n int) {
+		g.node.Rules(func(conn *nftables.Conn) error {
+			all, err := conn.ListTables()
+			n = len(all)
+			return err
+		})
+		return n
 	}
 	key := cache.Key{Namespace: "a", Name: "deny"}
 	g.world.SetPolicy(key, deny())
@@ -479,36 +406,24 @@ func TestMuch(t *testing.T) {
 	}
 	p.Spec.Ingress = append(p.Spec.Ingress, rule)
 	g.world.SetPolicy(cache.Key{Namespace: "a", Name: strings.Repeat("long", 60)}, p)
-	generation := func() uint32 {
-		n, err := nft.Generation(g.node.Netfilter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := generation()
+	before := g.node.Generation()
 	g.apply()
-	if got := generation() - before; got != 1 {
+	if got := g.node.Generation() - before; got != 1 {
 		t.Errorf("a table that is new is %d transactions", got)
 	}
 	if d, err := g.applier.Differences(g.world); err != nil || d != "" {
 		t.Fatalf("%v %s", err, d)
 	}
 
-	conn, err := g.node.NFTables()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
-	conn.DelTable(&nftables.Table{Name: policies.TableName, Family: nftables.TableFamilyINet})
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	g.node.Rules(func(conn *nftables.Conn) error {
+		conn.DelTable(&nftables.Table{Name: policies.TableName, Family: nftables.TableFamilyINet})
+		return nil
+	})
 	g.applier = g.restarted()
 	g.applier.SetMostBytes(32 << 10)
-	before = generation()
+	before = g.node.Generation()
 	g.apply()
-	if got := generation() - before; got < 3 {
+	if got := g.node.Generation() - before; got < 3 {
 		t.Errorf("by small transactions it is %d", got)
 	}
 	if d, err := g.applier.Differences(g.world); err != nil || d != "" {

@@ -113,16 +113,9 @@ func elements(message []byte, set string) (n int) {
 // transactions returns how many transactions of nftables f makes.
 func (w *world) transactions(f func()) uint32 {
 	w.t.Helper()
-	now := func() uint32 {
-		g, err := nft.Generation(func() (*netlink.Conn, error) { return w.node.Netfilter() })
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return g
-	}
-	before := now()
+	before := w.node.Generation()
 	f()
-	return now() - before
+	return w.node.Generation() - before
 }
 
 // numbered returns the change of a Service of a number, whose name and addresses are as long as those of any other.

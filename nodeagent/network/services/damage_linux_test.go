@@ -11,17 +11,11 @@ import (
 )
 
 // damage does to the table what somebody could, or nothing.
-func (w *world) damage(r *rand.Rand) {
-	w.t.Helper()
-	conn, err := w.node.NFTables()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
+func damage(conn *nftables.Conn, r *rand.Rand) error {
 	table := &nftables.Table{Name: services.TableName, Family: nftables.TableFamilyINet}
 	all, err := conn.ListChainsOfTableFamily(table.Family)
 	if err != nil {
-		w.t.Fatal(err)
+		return err
 	}
 	var own []*nftables.Chain
 	for _, c := range all {
@@ -42,7 +36,5 @@ func (w *world) damage(r *rand.Rand) {
 	case n == 3:
 		conn.FlushSet(&nftables.Set{Table: table, Name: []string{"services4", "clusterips6", "hairpins4"}[r.IntN(3)]})
 	}
-	if err := conn.Flush(); err != nil {
-		w.t.Fatal(err)
-	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/nftables"
+
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/network/services"
 	"monoplane.dev/nodeagent/network/test/netnstest"
@@ -190,7 +192,7 @@ func TestHistories(t *testing.T) {
 				changes = append(changes, change(s.service, s.ends))
 			}
 		case 1:
-			w.damage(r)
+			w.node.Rules(func(conn *nftables.Conn) error { return damage(conn, r) })
 		}
 		w.apply(changes...)
 		if err := w.applier.Verify(t.Context()); err != nil {

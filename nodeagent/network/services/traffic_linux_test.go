@@ -196,7 +196,7 @@ func TestFlowsAreForgotten(t *testing.T) {
 	s := service("web", "10")
 	w.apply(change(s, ready(1)))
 	for _, to := range []string{"10.96.0.10:80", "[fd00:96::10]:80"} {
-		c, err := w.dial(w.clients, "udp", "", to)
+		c, err := w.clients.Dial("udp", "", to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestConnectionsLiveOn(t *testing.T) {
 	w := newWorld(t)
 	s := service("web", "10")
 	w.apply(change(s, ready(1)))
-	c, err := w.dial(w.clients, "tcp", "", "10.96.0.10:80")
+	c, err := w.clients.Dial("tcp", "", "10.96.0.10:80")
 	if err != nil {
 		t.Fatal(err)
 	}

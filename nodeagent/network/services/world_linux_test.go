@@ -1,7 +1,6 @@
 package services_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +66,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.node.Route("lo", "10.96.0.0/16", "", nodeIP)
 	w.node.Route("lo", "fd00:96::/112", "", nodeIP6)
-	w.node.Sysctl("net/ipv4/ip_forward", "1")
-	w.node.Sysctl("net/ipv6/conf/all/forwarding", "1")
-	w.node.Sysctl("net/ipv4/icmp_ratelimit", "0") // every refusal of a datagram is to be seen
-	w.node.Sysctl("net/ipv6/icmp/ratelimit", "0")
+	w.node.Forwards()
 	w.cfg = services.Config{
 		NFTables: w.node.NFTables, Netfilter: w.node.Netfilter,
 		Inside: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")},
@@ -96,58 +92,8 @@ func (w *world) restarted() *services.Applier {
 // serve answers every connection and every datagram to a pod with the pod's address and the client's.
 func (w *world) serve(ip string) {
 	w.t.Helper()
-	at := net.JoinHostPort(ip, fmt.Sprint(port))
-	var l net.Listener
-	var p net.PacketConn
-	w.pods.Do(func() (err error) {
-		if l, err = new(net.ListenConfig).Listen(w.t.Context(), "tcp", at); err != nil {
-			return err
-		}
-		p, err = new(net.ListenConfig).ListenPacket(w.t.Context(), "udp", at)
-		return err
-	})
-	w.t.Cleanup(func() { _, _ = l.Close(), p.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { // answers each line, so that a test sees that a connection lives
-				defer func() { _ = c.Close() }()
-				for s := bufio.NewScanner(c); s.Scan(); {
-					host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-					fmt.Fprintf(c, "%s %s %s\n", ip, host, s.Text())
-				}
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 64)
-		for {
-			n, from, err := p.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			host, _, _ := net.SplitHostPort(from.String())
-			_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s %s", ip, host, buf[:n]), from)
-		}
-	}()
-}
-
-// dial connects from an address in a namespace.
-func (w *world) dial(ns *netnstest.NS, network, from, to string) (c net.Conn, err error) {
-	d := net.Dialer{Timeout: 30 * time.Second}
-	if from != "" {
-		if network == "udp" {
-			d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(from)}
-		} else {
-			d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
-		}
-	}
-	return c, ns.Try(func() error {
-		c, err = d.DialContext(w.t.Context(), network, to)
-		return err
+	w.pods.Serve(net.JoinHostPort(ip, fmt.Sprint(port)), func(client, said string) string {
+		return fmt.Sprint(ip, " ", client, " ", said)
 	})
 }
 
@@ -185,7 +131,7 @@ func ask(c net.Conn) (pod, client string, err error) {
 // answer connects and asks; refused is true where nobody is reached.
 func (w *world) answer(ns *netnstest.NS, network, from, to string) (pod, client string, refused bool) {
 	w.t.Helper()
-	c, err := w.dial(ns, network, from, to)
+	c, err := ns.Dial(network, from, to)
 	if err == nil {
 		defer func() { _ = c.Close() }()
 		pod, client, err = ask(c)

@@ -1,19 +1,25 @@
 package netnstest
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	vnetlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // inside marks the second run of the tests; its value says whether there is a namespace.
@@ -118,12 +124,93 @@ func (ns *NS) NFTables() (conn *nftables.Conn, err error) {
 	})
 }
 
+// Rules has f use nftables of the namespace, and carries out what it has said there.
+func (ns *NS) Rules(f func(*nftables.Conn) error) {
+	ns.t.Helper()
+	conn, err := ns.NFTables()
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseLasting() }()
+	if err := errors.Join(f(conn), conn.Flush()); err != nil {
+		ns.t.Fatal(err)
+	}
+}
+
+// Generation returns the number of the ruleset of nftables, which is one more after each transaction.
+func (ns *NS) Generation() uint32 {
+	ns.t.Helper()
+	g, err := nft.Generation(ns.Netfilter)
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	return g
+}
+
 // Netfilter opens a netfilter socket of the namespace.
 func (ns *NS) Netfilter() (conn *netlink.Conn, err error) {
 	return conn, ns.Try(func() error {
 		conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil)
 		return err
 	})
+}
+
+// Dial connects from an address of the namespace; from any if that is not one.
+func (ns *NS) Dial(network, from, to string) (c net.Conn, err error) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	if ip := net.ParseIP(from); ip != nil && network == "udp" {
+		d.LocalAddr = &net.UDPAddr{IP: ip}
+	} else if ip != nil {
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	return c, ns.Try(func() error {
+		c, err = d.DialContext(ns.t.Context(), network, to)
+		return err
+	})
+}
+
+// Serve answers every line of TCP and every datagram that comes to an address, until the test ends. answer is told the
+// client's address.
+func (ns *NS) Serve(at string, answer func(client, said string) string) {
+	ns.t.Helper()
+	var l net.Listener
+	var p net.PacketConn
+	ns.Do(func() (err error) {
+		if l, err = new(net.ListenConfig).Listen(ns.t.Context(), "tcp", at); err != nil {
+			return err
+		}
+		p, err = new(net.ListenConfig).ListenPacket(ns.t.Context(), "udp", at)
+		return err
+	})
+	ns.t.Cleanup(func() { _, _ = l.Close(), p.Close() })
+	to := func(client net.Addr, said string) string {
+		host, _, _ := net.SplitHostPort(client.String())
+		return answer(host, said) + "\n"
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // answers each line, so that a test sees that a connection lives
+				defer func() { _ = c.Close() }()
+				for s := bufio.NewScanner(c); s.Scan(); {
+					_, _ = io.WriteString(c, to(c.RemoteAddr(), s.Text()))
+				}
+			}()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			n, from, err := p.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = p.WriteTo([]byte(to(from, strings.TrimSuffix(string(buf[:n]), "\n"))), from)
+		}
+	}()
 }
 
 // Link connects two namespaces by a pair of interfaces, each with the addresses given, such as 10.0.0.1/32.
@@ -185,6 +272,15 @@ func (ns *NS) Route(name, to, via, src string) {
 		}
 		return nil
 	})
+}
+
+// Forwards makes the namespace a router, of which every refusal of a datagram is to be seen.
+func (ns *NS) Forwards() {
+	ns.t.Helper()
+	ns.Sysctl("net/ipv4/ip_forward", "1")
+	ns.Sysctl("net/ipv6/conf/all/forwarding", "1")
+	ns.Sysctl("net/ipv4/icmp_ratelimit", "0")
+	ns.Sysctl("net/ipv6/icmp/ratelimit", "0")
 }
 
 // Sysctl writes a setting of the namespace, such as net/ipv4/ip_forward. Settings belong to the namespace of the

@@ -58,17 +58,12 @@ func TestKernelsWithoutQueues(t *testing.T) {
 // chains returns the names of the table's chains.
 func chains(t *testing.T, ns *netnstest.NS) (names []string) {
 	t.Helper()
-	conn, err := ns.NFTables()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.CloseLasting() }()
-	all, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range all {
-		names = append(names, c.Name)
-	}
+	ns.Rules(func(conn *nftables.Conn) error {
+		all, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
+		return err
+	})
 	return names
 }
