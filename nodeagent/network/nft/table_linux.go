@@ -31,6 +31,19 @@ type Table struct {
 	Fixed func() []FixedChain
 	// Version goes into every rule: a table with rules of another one has to be made anew.
 	Version string
+
+	// lastID numbers sets, so that rules of the same transaction can name them.
+	lastID uint32
+}
+
+// NewSet makes an unnamed set of the transaction.
+type NewSet func(*nftables.Set, []nftables.SetElement) (*nftables.Set, error)
+
+// Number gives a set a number. The library would take it from a variable that all its users share.
+func (t *Table) Number(s *nftables.Set) *nftables.Set {
+	t.lastID++
+	s.ID = t.lastID
+	return s
 }
 
 // Mark returns what a rule carries with it, by which it is known again: the version, the chain, and its place among
@@ -46,12 +59,42 @@ func (t *Table) Mark(chain string, i, n int) []byte {
 func (t *Table) AddFixed(conn *nftables.Conn) {
 	for _, c := range t.Fixed() {
 		conn.AddChain(c.Chain)
-		for i, r := range c.Rules {
-			conn.AddRule(&nftables.Rule{
-				Table: t.Table, Chain: c.Chain, Exprs: r, UserData: t.Mark(c.Name, i, len(c.Rules)),
-			})
-		}
+		t.addRules(conn, c.Chain, c.Rules)
 	}
+}
+
+// AddChain makes a chain a part of the connection's transaction, with the sets that its rules may hold.
+func (t *Table) AddChain(conn *nftables.Conn, name string, rules func(NewSet) ([][]expr.Any, error)) error {
+	chain := conn.AddChain(&nftables.Chain{Table: t.Table, Name: name})
+	all, err := rules(func(s *nftables.Set, e []nftables.SetElement) (*nftables.Set, error) {
+		s.Table, s.Anonymous, s.Constant, s.Name = t.Table, true, true, "__set%d"
+		if s.IsMap {
+			s.Name = "__map%d"
+		}
+		return s, conn.AddSet(t.Number(s), e)
+	})
+	if err != nil {
+		return fmt.Errorf("chain %s: %w", name, err)
+	}
+	t.addRules(conn, chain, all)
+	return nil
+}
+
+func (t *Table) addRules(conn *nftables.Conn, chain *nftables.Chain, rules [][]expr.Any) {
+	for i, r := range rules {
+		conn.AddRule(&nftables.Rule{
+			Table: t.Table, Chain: chain, Exprs: r, UserData: t.Mark(chain.Name, i, len(rules)),
+		})
+	}
+}
+
+// RuleCount returns how many rules a chain has; -1 where they cannot be made.
+func RuleCount(rules func(NewSet) ([][]expr.Any, error)) int {
+	all, err := rules(func(s *nftables.Set, _ []nftables.SetElement) (*nftables.Set, error) { return s, nil })
+	if err != nil {
+		return -1
+	}
+	return len(all)
 }
 
 // Exists says whether the kernel has a table of the name.

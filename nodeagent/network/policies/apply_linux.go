@@ -119,7 +119,7 @@ func (a *Applier) know(w *World) error {
 	defer func() { _ = conn.CloseLasting() }()
 	wanted := make(map[string]int, len(w.chains))
 	for name, c := range w.chains {
-		wanted[name] = a.table.ruleCount(c)
+		wanted[name] = nft.RuleCount(a.table.chainRules(c))
 	}
 	// Before reading, so that a change meanwhile is seen by the next Verify.
 	generation, genErr := nft.Generation(a.cfg.Netfilter)
@@ -168,7 +168,7 @@ func (a *Applier) make(b *nft.Batch, w *World) error {
 	t := a.table
 	b.Conn.CreateTable(t.Table)
 	for _, name := range fixedSets() {
-		if err := b.Conn.AddSet(t.number(t.set(name)), nil); err != nil {
+		if err := b.Conn.AddSet(t.lasting.Number(t.set(name)), nil); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // Lets tells what the contents of the table do with the first packet of a connection that no hook has settled.
@@ -121,7 +123,7 @@ func (a *Applier) Differences(w *World) (string, error) {
 	defer func() { _ = conn.CloseLasting() }()
 	wanted := map[string]int{}
 	for name, c := range w.chains {
-		wanted[name] = a.table.ruleCount(c)
+		wanted[name] = nft.RuleCount(a.table.chainRules(c))
 	}
 	k, err := readKernel(conn, a.table, wanted)
 	if err != nil {

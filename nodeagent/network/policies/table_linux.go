@@ -42,21 +42,12 @@ type table struct {
 	*nftables.Table
 
 	lasting *nft.Table // what it has at any time
-	// lastID numbers sets, so that rules of the same transaction can name them.
-	lastID uint32
 }
 
 func newTable() *table {
 	t := &table{Table: &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}}
 	t.lasting = &nft.Table{Table: t.Table, Fixed: t.fixed, Version: schema}
 	return t
-}
-
-// number gives a set a number. The library would take it from a variable that all its users share.
-func (t *table) number(s *nftables.Set) *nftables.Set {
-	t.lastID++
-	s.ID = t.lastID
-	return s
 }
 
 // set returns a set of one family by its name.
@@ -168,11 +159,12 @@ func (t *table) lookups(side func(v6 bool, reg uint32) expr.Any, set string) [][
 	return out
 }
 
-// newSet makes an unnamed set of the transaction.
-type newSet func(*nftables.Set, []nftables.SetElement) (*nftables.Set, error)
+// chainRules makes the rules of a chain.
+func (t *table) chainRules(c Chain) func(nft.NewSet) ([][]expr.Any, error) {
+	return func(sets nft.NewSet) ([][]expr.Any, error) { return t.rules(c, sets) }
+}
 
-// rules returns the rules of a chain.
-func (t *table) rules(c Chain, sets newSet) ([][]expr.Any, error) {
+func (t *table) rules(c Chain, sets nft.NewSet) ([][]expr.Any, error) {
 	if len(c.Policies) > 0 {
 		var out [][]expr.Any
 		for _, name := range c.Policies {
@@ -206,16 +198,16 @@ func (t *table) rules(c Chain, sets newSet) ([][]expr.Any, error) {
 }
 
 // match makes a part of a rule.
-type match func(newSet) ([]expr.Any, error)
+type match func(nft.NewSet) ([]expr.Any, error)
 
 // plain is a match without sets of its own.
 func plain(parts ...expr.Any) match {
-	return func(newSet) ([]expr.Any, error) { return parts, nil }
+	return func(nft.NewSet) ([]expr.Any, error) { return parts, nil }
 }
 
 // within is a match of a packet of which what some expressions read is in an unnamed set.
 func within(read []expr.Any, of nftables.Set, elements []nftables.SetElement) match {
-	return func(sets newSet) ([]expr.Any, error) {
+	return func(sets nft.NewSet) ([]expr.Any, error) {
 		s, err := sets(&of, elements)
 		if err != nil {
 			return nil, err
@@ -294,13 +286,4 @@ func (t *table) portMatches(a Allowance) []match {
 		}
 	}
 	return out
-}
-
-// ruleCount returns how many rules a chain has.
-func (t *table) ruleCount(c Chain) int {
-	rules, err := t.rules(c, func(s *nftables.Set, _ []nftables.SetElement) (*nftables.Set, error) { return s, nil })
-	if err != nil {
-		return -1
-	}
-	return len(rules)
 }

@@ -113,9 +113,9 @@ func (a *Applier) put(b *nft.Batch, steps []step) error {
 		var err error
 		switch s := steps[0]; s.pass {
 		case addSet:
-			err = b.Conn.AddSet(t.number(t.set(s.name)), nil)
+			err = b.Conn.AddSet(t.lasting.Number(t.set(s.name)), nil)
 		case addChain:
-			err = t.putChain(b.Conn, s.chain)
+			err = t.lasting.AddChain(b.Conn, s.chain.Name, t.chainRules(s.chain))
 		case moveElement:
 			for n < len(steps) && steps[n].pass == moveElement {
 				n++
@@ -178,22 +178,4 @@ func newElement(s *nftables.Set, e element, chain string) nftables.SetElement {
 		out.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}
 	}
 	return out
-}
-
-// putChain adds a chain with its rules.
-func (t *table) putChain(conn *nftables.Conn, c Chain) error {
-	chain := conn.AddChain(&nftables.Chain{Table: t.Table, Name: c.Name})
-	rules, err := t.rules(c, func(s *nftables.Set, e []nftables.SetElement) (*nftables.Set, error) {
-		s.Table, s.Anonymous, s.Constant, s.Name = t.Table, true, true, "__set%d"
-		return s, conn.AddSet(t.number(s), e)
-	})
-	if err != nil {
-		return fmt.Errorf("chain %s: %w", c.Name, err)
-	}
-	for i, r := range rules {
-		conn.AddRule(&nftables.Rule{
-			Table: t.Table, Chain: chain, Exprs: r, UserData: t.lasting.Mark(c.Name, i, len(rules)),
-		})
-	}
-	return nil
 }

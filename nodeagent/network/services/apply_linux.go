@@ -138,7 +138,7 @@ func (a *Applier) know(b *nft.Batch) error {
 	defer func() { _ = conn.CloseLasting() }()
 	wanted := make(map[string]int, len(a.ledger.chains))
 	for name, c := range a.ledger.chains {
-		wanted[name] = a.table.ruleCount(c)
+		wanted[name] = nft.RuleCount(a.table.chainRules(c))
 	}
 	// Before reading, so that a change meanwhile is seen by the next Verify.
 	generation, genErr := nft.Generation(a.cfg.Netfilter)
@@ -172,7 +172,7 @@ func (t *table) create(conn *nftables.Conn, exists bool) error {
 	}
 	conn.CreateTable(t.Table)
 	for _, s := range t.sets() {
-		if err := conn.AddSet(t.number(s), nil); err != nil {
+		if err := conn.AddSet(t.lasting.Number(s), nil); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package services
 import (
 	"fmt"
 	"maps"
+
+	"monoplane.dev/nodeagent/network/nft"
 )
 
 // SetMostBytes bounds transactions.
@@ -20,7 +22,7 @@ func (a *Applier) Differences() (string, error) {
 	defer func() { _ = conn.CloseLasting() }()
 	wanted := map[string]int{}
 	for name, c := range a.ledger.chains {
-		wanted[name] = a.table.ruleCount(c)
+		wanted[name] = nft.RuleCount(a.table.chainRules(c))
 	}
 	k, err := readKernel(conn, a.table, wanted)
 	if err != nil {

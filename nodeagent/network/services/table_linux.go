@@ -55,8 +55,6 @@ type table struct {
 	services, nodePorts, hairpins, clusterIPs, inside [2]*nftables.Set
 	// ranges are what the sets inside have.
 	ranges []netip.Prefix
-	// lastID numbers sets, so that rules of the same transaction can name them.
-	lastID uint32
 }
 
 func newTable(inside []netip.Prefix) *table {
@@ -83,13 +81,6 @@ func newTable(inside []netip.Prefix) *table {
 	sum := sha256.Sum256(fmt.Append(nil, inside))
 	t.lasting = &nft.Table{Table: t.Table, Fixed: t.fixed, Version: fmt.Sprintf("%s/%x", schema, sum[:4])}
 	return t
-}
-
-// number gives a set that has no number one. The library would take it from a variable that all its users share.
-func (t *table) number(s *nftables.Set) *nftables.Set {
-	t.lastID++
-	s.ID = t.lastID
-	return s
 }
 
 func (t *table) sets() []*nftables.Set {
@@ -183,10 +174,12 @@ func (t *table) masquerade() [][]expr.Any {
 	return rules
 }
 
-// chainRules returns the rules of a Service's chain. They may hold sets, which sets makes and returns.
-func (t *table) chainRules(c Chain, sets func(*nftables.Set, []nftables.SetElement) (*nftables.Set, error)) (
-	[][]expr.Any, error,
-) {
+// chainRules makes the rules of a Service's chain.
+func (t *table) chainRules(c Chain) func(nft.NewSet) ([][]expr.Any, error) {
+	return func(sets nft.NewSet) ([][]expr.Any, error) { return t.rules(c, sets) }
+}
+
+func (t *table) rules(c Chain, sets nft.NewSet) ([][]expr.Any, error) {
 	var rules [][]expr.Any
 	if c.Inside != "" {
 		// Pods and the node itself are inside. A client outside keeps its address on its way here.
@@ -222,9 +215,7 @@ func (t *table) chainRules(c Chain, sets func(*nftables.Set, []nftables.SetEleme
 }
 
 // balance are the rules that lead to one of the backends, for a client that is remembered to that which it had.
-func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement) (*nftables.Set, error)) (
-	[][]expr.Any, error,
-) {
+func (t *table) balance(c Chain, sets nft.NewSet) ([][]expr.Any, error) {
 	to := c.Backends[:min(len(c.Backends), mostBackends)]
 	backendType := nftables.MustConcatSetType(nft.AddrType(c.V6), nftables.TypeInetService)
 	var numbered, known []nftables.SetElement
@@ -286,7 +277,7 @@ func (t *table) balance(c Chain, sets func(*nftables.Set, []nftables.SetElement)
 
 // affinitySet returns the map that remembers clients.
 func (t *table) affinitySet(a Affinity) *nftables.Set {
-	return t.number(&nftables.Set{
+	return t.lasting.Number(&nftables.Set{
 		Table: t.Table, Name: a.Name, IsMap: true, Dynamic: true, HasTimeout: true, Timeout: defaultAffinity,
 		Size: mostRemembered, KeyType: nft.AddrType(a.V6), Concatenation: false,
 		DataType: nftables.MustConcatSetType(nft.AddrType(a.V6), nftables.TypeInetService),

@@ -221,7 +221,7 @@ func (a *Applier) putObject(conn *nftables.Conn, s step) error {
 	case addAffinity:
 		return conn.AddSet(t.affinitySet(s.affinity), nil)
 	case addChain:
-		return t.putChain(conn, s.chain)
+		return t.lasting.AddChain(conn, s.chain.Name, t.chainRules(s.chain))
 	case deleteChain:
 		conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.chain.Name})
 	case deleteAffinity:
@@ -270,36 +270,6 @@ func changeSet(conn *nftables.Conn, set *nftables.Set, steps []step) error {
 		return conn.SetAddElements(set, add)
 	}
 	return nil
-}
-
-// putChain adds a chain with its rules.
-func (t *table) putChain(conn *nftables.Conn, c Chain) error {
-	chain := conn.AddChain(&nftables.Chain{Table: t.Table, Name: c.Name})
-	rules, err := t.chainRules(c, func(s *nftables.Set, e []nftables.SetElement) (*nftables.Set, error) {
-		s.Table, s.Anonymous, s.Constant, s.Name = t.Table, true, true, "__set%d"
-		if s.IsMap {
-			s.Name = "__map%d"
-		}
-		return s, conn.AddSet(t.number(s), e)
-	})
-	if err != nil {
-		return fmt.Errorf("chain %s: %w", c.Name, err)
-	}
-	for i, r := range rules {
-		conn.AddRule(&nftables.Rule{
-			Table: t.Table, Chain: chain, Exprs: r, UserData: t.lasting.Mark(c.Name, i, len(rules)),
-		})
-	}
-	return nil
-}
-
-// ruleCount returns how many rules a chain has.
-func (t *table) ruleCount(c Chain) int {
-	rules, err := t.chainRules(c, func(s *nftables.Set, _ []nftables.SetElement) (*nftables.Set, error) { return s, nil })
-	if err != nil {
-		return -1
-	}
-	return len(rules)
 }
 
 // done notes that the kernel has a step.
