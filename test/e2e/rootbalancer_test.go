@@ -65,8 +65,8 @@ func TestRootLoadBalancer(t *testing.T) {
 			k.until(t, "get service high", `(?m)^high +LoadBalancer +\S+ +192\.0\.2\.1 `)
 			reached("8085")
 			if name != "root forwards" { // It moves, as a laptop does.
-				m.run(t, "ip", "addr", "add", "192.0.2.7/24", "dev", "up0")
 				m.run(t, "ip", "addr", "del", machine+"/24", "dev", "up0")
+				m.run(t, "ip", "addr", "add", "192.0.2.7/24", "dev", "up0")
 				m.run(t, "ip", "route", "replace", "default", "via", "192.0.2.2")
 				machine = "192.0.2.7"
 				k.until(t, "get service high", `(?m)^high +LoadBalancer +\S+ +192\.0\.2\.7 `)

@@ -435,7 +435,7 @@ func TestRootNamespaceIsGone(t *testing.T) {
 // spec: NET-1, SAFE-6
 func TestRootPluginFails(t *testing.T) {
 	n, dir := ownNode(t)
-	n.cfg.Patience = 500 * time.Millisecond
+	n.cfg.Patience = 3 * time.Second // which a plugin that works needs where others do, too
 	n.open()
 	for file, want := range map[string]string{"fail-ADD": "no more cables", "hang-ADD": "did not end in time"} {
 		touch(t, filepath.Join(dir, file))
