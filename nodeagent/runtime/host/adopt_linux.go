@@ -216,8 +216,12 @@ func (r *Runtime) follow(sb *sandbox, conn *shimConn) {
 	}
 	r.startLocked(func() {
 		<-conn.done
+		conn.mu.Lock()
+		orderly := conn.orderly
+		conn.mu.Unlock()
 		r.mu.Lock()
 		sb.setConnLocked(nil)
+		sb.orderly = sb.orderly || orderly
 		r.mu.Unlock()
 		r.tend(sb)
 	})

@@ -220,11 +220,7 @@ func (r *Runtime) askToEnd(ctx context.Context, sb *sandbox) error {
 		if conn == nil {
 			break
 		}
-		if _, err = conn.call(ctx, shimwire.Shutdown, nil); err == nil {
-			r.mu.Lock()
-			sb.orderly = true
-			r.mu.Unlock()
-		} else if !errors.Is(err, errConnLost) {
+		if _, err = conn.call(ctx, shimwire.Shutdown, nil); err != nil && !errors.Is(err, errConnLost) {
 			return err
 		}
 		select { // The shim has exited, or this connection is not the one to wait for.

@@ -28,13 +28,20 @@ type shimConn struct {
 
 	mu      sync.Mutex
 	last    uint32
-	waiting map[uint32]chan []byte
+	waiting map[uint32]waiter
+	orderly bool // The shim has answered Shutdown: nothing is left of the pod. Known before done is closed.
 	lost    bool
 	done    chan struct{} // Closed when the connection is lost.
 }
 
+// waiter is a call that has no answer yet.
+type waiter struct {
+	call   shimwire.Type
+	answer chan []byte
+}
+
 func newShimConn(conn *net.UnixConn, send time.Duration) *shimConn {
-	return &shimConn{conn: conn, send: send, waiting: map[uint32]chan []byte{}, done: make(chan struct{})}
+	return &shimConn{conn: conn, send: send, waiting: map[uint32]waiter{}, done: make(chan struct{})}
 }
 
 // fileConn wraps a connected socket. It takes the descriptor over.
@@ -116,11 +123,12 @@ func (s *shimConn) read(event func(shimwire.Container)) {
 			continue
 		}
 		s.mu.Lock()
-		answer := s.waiting[f.Call]
+		w, ok := s.waiting[f.Call]
 		delete(s.waiting, f.Call)
+		s.orderly = s.orderly || ok && w.call == shimwire.Shutdown
 		s.mu.Unlock()
-		if answer != nil {
-			answer <- f.Body
+		if ok {
+			w.answer <- f.Body
 		}
 	}
 	s.conn.Close()
@@ -143,7 +151,7 @@ func (s *shimConn) call(ctx context.Context, t shimwire.Type, body []byte, fds .
 	}
 	s.last++
 	id := s.last
-	s.waiting[id] = answer
+	s.waiting[id] = waiter{t, answer}
 	s.mu.Unlock()
 	err := s.write(shimwire.AppendFrame(nil, shimwire.Frame{Call: id, Type: t, Body: body}), fds)
 	if err == nil {
