@@ -106,6 +106,30 @@ func TestDeletedNodeIsRegisteredAtOnce(t *testing.T) {
 	}
 }
 
+// A node that somebody else writes while it registers, as who gives it the ranges of its pods does, is ready at once
+// all the same, and nobody is told of trouble. spec: NODE-1
+func TestNodeIsWrittenWhileItRegisters(t *testing.T) {
+	inWorld(t, func(w *world) {
+		out := w.logged(slog.LevelWarn)
+		var lost atomic.Int32
+		w.api.React(func(_ context.Context, method string, _ any) error {
+			if strings.HasSuffix(method, ".Nodes/UpdateStatus") && lost.Add(1) <= 2 {
+				return apierrors.New(apierrors.Conflict, "lost")
+			}
+			return nil
+		})
+		_, err := w.c.Nodes.Create(w.t.Context(), &corev1.CreateNodeRequest{
+			Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: nodeName}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		if took := time.Since(w.began); took > 0 || lost.Load() < 3 || out.String() != "" {
+			t.Errorf("the node was ready after %s, at write %d, and the log says %q", took, lost.Load(), out)
+		}
+	})
+}
+
 // The same when the deletion comes while a heartbeat is under way, or while the watch is lost. spec: NODE-7
 func TestNodeIsDeletedMeanwhile(t *testing.T) {
 	t.Run("during a beat", func(t *testing.T) {

@@ -47,6 +47,10 @@ func describesMachine(label string) bool {
 func (a *Agent) register(ctx context.Context) error {
 	return retry(ctx, apiRetryMost, func(ctx context.Context) error {
 		err := a.registerOnce(ctx)
+		// Others write a new node too, to give its pods their addresses: it is read anew, and at once, since pods wait.
+		for tries := 0; tries < 5 && apierrors.Is(err, apierrors.Conflict); tries++ {
+			err = a.registerOnce(ctx)
+		}
 		if apierrors.Is(err, apierrors.Forbidden) {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
