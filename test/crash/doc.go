@@ -5,7 +5,7 @@
 // them, for a moment, for longer than every deadline, or for ever; containers that stop their own shim; a disk that is
 // slow or fails; answers between agent and shim that are late, lost, or given twice; an exhausted descriptor table;
 // the deletion of everything that the server makes for itself; Ctrl-C and SIGTERM; a copy of the data directory that
-// is started beside the original.
+// is started beside the original; a clock that is set forth and back, where the environment allows it.
 //
 // The pods are real processes: this package's test binary itself. Each holds a lock named after its pod's uid and
 // container, so that the kernel notices a second instance, whoever has started it, and writes down by the boot clock
@@ -16,10 +16,11 @@
 // A short run is among the other tests; `make crash` runs hundreds of rounds, or hours. These settings are read from
 // the environment:
 //
-//	MONOPLANE_CRASH_ROUNDS    lives of the server at least (15, one for each kind of fault)
+//	MONOPLANE_CRASH_ROUNDS    lives of the server at least (one for each kind of fault)
 //	MONOPLANE_CRASH_DURATION  how long it runs at least, such as 1h
 //	MONOPLANE_CRASH_SEED      repeats the faults of a run, which prints its seed (not the machine's timing)
 //	MONOPLANE_CRASH_KINDS     kinds of faults: a list with commas; names with a minus are left out (all)
+//	MONOPLANE_CRASH_CLOCK     "yes" where the machine's clock may be set, as in the one of `make test-vm`
 //	MONOPLANE_CRASH_KEEP      file for the journal of a run that failed
 //
 // Pods of images, each with a network of its own, have runs of theirs, as root and as a user who is not (`make

@@ -96,6 +96,8 @@ func (r *run) inject(ctx context.Context, c *client.Client, s *server, f fault) 
 		r.deleteSystemObject(ctx, c, f.Pick)
 	case protected:
 		err = r.deleteProtected(ctx, c, f.Pick)
+	case clock:
+		err = r.clock.leap(leaps[f.Pick%uint64(len(leaps))], f.For)
 	case killNode, killNodes, pauseNode:
 		found, err = r.onNode(f)
 	case killMaker:
@@ -238,6 +240,7 @@ func gone(err error) bool {
 // heal ends the faults that have an end.
 func (r *run) heal() {
 	r.pauses.endAll()
+	r.clock.heal()
 	r.trouble.Store(0)
 	r.disk.heal()
 }

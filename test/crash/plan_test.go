@@ -29,11 +29,12 @@ const (
 	system         kind = "system"          // deletion of system objects, which come back
 	protected      kind = "protected"       // deletion of system objects that must be refused
 	copies         kind = "copies"          // a copy of the data directory is started beside the original
+	clock          kind = "clock"           // the machine's clock is set forth or back, where that is allowed
 )
 
 var allKinds = []kind{
 	killServer, endServer, pauseServer, killShim, pauseShim, stopParent, killContainer, pauseContainer,
-	slowDisk, failDisk, answers, descriptors, system, protected, copies,
+	slowDisk, failDisk, answers, descriptors, system, protected, copies, clock,
 }
 
 // Kinds of faults of pods with a network of their own.
@@ -48,7 +49,7 @@ const (
 // networkKinds are those of a cluster whose pods are of images and have a network of their own.
 var networkKinds = []kind{
 	killServer, endServer, killNode, killShim, killNodes, pauseServer, killMaker, pauseNode, killContainer, starve,
-	pauseShim, pauseContainer, slowDisk, failDisk, answers, system, protected, copies,
+	pauseShim, pauseContainer, slowDisk, failDisk, answers, system, protected, copies, clock,
 }
 
 // chosenKinds reads MONOPLANE_CRASH_KINDS: names of kinds with commas between them, or, when each begins with a minus,
