@@ -45,6 +45,9 @@ type MachineConfig struct {
 	// MemoryQoS has the memory that containers request reserved, and slows them down before they reach their limit, where
 	// the machine has cgroup2 and the runtime can. spec: QOS-3
 	MemoryQoS bool
+	// SeccompDefault gives containers that name no seccomp profile the one of the runtime, as RuntimeDefault does, in
+	// place of none. Privileged ones have none, as in Kubernetes.
+	SeccompDefault bool
 
 	// Shutdown says how much time the pods have when the machine goes down, by priority; see Cluster.ShutDownNodes.
 	Shutdown shutdown.Plan
@@ -87,7 +90,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
 	cfg.Eviction, cfg.ImageGC, cfg.Shutdown, cfg.MemoryQoS = m.Eviction, m.ImageGC, m.Shutdown, m.MemoryQoS
-	cfg.PullCredentials = m.PullCredentials
+	cfg.PullCredentials, cfg.SeccompDefault = m.PullCredentials, m.SeccompDefault
 }
 
 // ShutDownNodes ends the pods for good because the machine is about to go down: in the order of their priority, within

@@ -70,6 +70,8 @@ type Config struct {
 	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile. There are none when
 	// it is empty.
 	SeccompDir string
+	// SeccompDefault gives containers that name no seccomp profile that of the runtime.
+	SeccompDefault bool
 	// Cgroups returns the cgroups of pods, which systemd may manage; those of this machine when it is nil.
 	Cgroups func(systemd bool) *podcgroup.Groups
 	// MemoryQoS asks for memory to be reserved and throttled by class where the machine has cgroup2 (QOS-3).

@@ -24,7 +24,7 @@ import (
 // nodeFacts returns what the configuration of all pods here has in common.
 func (a *Agent) nodeFacts() criconfig.Node {
 	n := criconfig.Node{
-		SeccompDir: a.cfg.SeccompDir, ClusterDomain: a.cfg.ClusterDomain,
+		SeccompDir: a.cfg.SeccompDir, SeccompDefault: a.cfg.SeccompDefault, ClusterDomain: a.cfg.ClusterDomain,
 		Memory:    bytesOf(a.cfg.Machine.Capacity["memory"]),
 		MemoryQoS: a.cfg.MemoryQoS, PageSize: int64(os.Getpagesize()),
 	}

@@ -30,7 +30,7 @@ type machineOptions struct {
 	pressureTransition                                    time.Duration
 	images                                                gc.Policy
 	credentials                                           pullrecord.Policy
-	memoryQoS                                             bool
+	memoryQoS, seccompDefault                             bool
 
 	shutdownGrace, shutdownCritical time.Duration
 }
@@ -74,6 +74,8 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"repositories, or with /* all below, for NeverVerifyAllowlistedImages")
 	flags.BoolVar(&o.memoryQoS, "memory-qos", false,
 		"reserve the memory that containers request, and slow them down before they reach their limit; needs cgroup2")
+	flags.BoolVar(&o.seccompDefault, "seccomp-default", false,
+		"give containers that name no seccomp profile the runtime's, as RuntimeDefault does, in place of none")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 0, "SIGTERM means that the machine goes down: its pods "+
 		"are ended for good within this time, by priority. Without it SIGTERM leaves them running")
 	flags.DurationVar(&o.shutdownCritical, "shutdown-grace-period-critical-pods", 0,
@@ -115,6 +117,7 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 	m := monoplane.MachineConfig{
 		ManifestURL: o.manifestURL, SystemReserved: o.systemReserved, KubeReserved: o.kubeReserved,
 		PodsPerCore: o.podsPerCore, ImageGC: o.images, MemoryQoS: o.memoryQoS, PullCredentials: o.credentials,
+		SeccompDefault: o.seccompDefault,
 	}
 	if o.credentials.Verification == pullrecord.NeverVerifyPreloadedImages {
 		m.PullCredentials.Verification = ""

@@ -17,13 +17,13 @@ func TestMachineFlags(t *testing.T) {
 		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
 		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
 		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s",
-		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos")
+		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos", "--seccomp-default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := monoplane.MachineConfig{
 		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5, MemoryQoS: true,
-		SystemReserved: map[string]string{"cpu": "500m"},
+		SystemReserved: map[string]string{"cpu": "500m"}, SeccompDefault: true,
 		Eviction: eviction.Settings{
 			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},
 			Soft: map[string]string{"pid.available": "10%"}, SoftGrace: map[string]string{"pid.available": "1m"},

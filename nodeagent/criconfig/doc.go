@@ -55,7 +55,7 @@
 //	                                  image's user is left to the runtime, which knows its group
 //	    supplemental_groups(_policy)  of the pod, fsGroup first
 //	    masked_paths, readonly_paths  procMount
-//	    seccomp                       seccompProfile; Unconfined without
+//	    seccomp                       seccompProfile; without, Unconfined or Node.SeccompDefault
 //	    apparmor                      appArmorProfile, or the old annotation; the runtime's choice without
 //	    namespace_options             as the sandbox's; an ephemeral container has those of its target
 //

@@ -9,6 +9,8 @@ type Node struct {
 	ClusterDNS []string
 	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile.
 	SeccompDir string
+	// SeccompDefault makes RuntimeDefault the profile of containers that name none.
+	SeccompDefault bool
 	// MaskedPaths are files of this machine's kernel that containers must not see, besides those of every machine.
 	MaskedPaths []string
 	// Memory is how many bytes of memory the machine has, AllocatableMemory how many pods may have together.

@@ -90,7 +90,7 @@ func security(p *corev1.Pod, c *corev1.Container, f Facts) (*runtimeapi.LinuxCon
 	if out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(p.GetSpec().GetSecurityContext()); err != nil {
 		return nil, err
 	}
-	if out.Seccomp, err = seccomp(s.GetSeccompProfile(), f.node().SeccompDir); err != nil {
+	if out.Seccomp, err = seccomp(s.GetSeccompProfile(), f.node()); err != nil {
 		return nil, fmt.Errorf("container %q: %w", c.GetName(), err)
 	}
 	if out.Apparmor, err = appArmor(s.GetAppArmorProfile()); err != nil {
@@ -200,19 +200,24 @@ func selinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.GetUser(), Role: o.GetRole(), Type: o.GetType(), Level: o.GetLevel()}
 }
 
-// seccomp returns the filter of system calls: none when none is asked for, as in Kubernetes. The profiles of Localhost
-// are files below dir.
-func seccomp(s *corev1.SeccompProfile, dir string) (*runtimeapi.SecurityProfile, error) {
-	switch s.GetType() {
+// seccomp returns the filter of system calls: none when none is asked for, as in Kubernetes, unless the node has a
+// default. Privileged containers are not told apart here: runtimes leave them without a filter. The profiles of
+// Localhost are files below SeccompDir.
+func seccomp(s *corev1.SeccompProfile, n *Node) (*runtimeapi.SecurityProfile, error) {
+	kind := s.GetType()
+	if s == nil && n.SeccompDefault {
+		kind = "RuntimeDefault"
+	}
+	switch kind {
 	case "RuntimeDefault":
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
 	case "Localhost":
 		name := s.GetLocalhostProfile()
 		if name == "" || !filepath.IsLocal(name) {
-			return nil, fmt.Errorf("seccompProfile.localhostProfile %q must be a path below the node's %q", name, dir)
+			return nil, fmt.Errorf("seccompProfile.localhostProfile %q must be a path below the node's %q", name, n.SeccompDir)
 		}
 		return &runtimeapi.SecurityProfile{
-			ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(dir, name),
+			ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(n.SeccompDir, name),
 		}, nil
 	default:
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil

@@ -93,6 +93,37 @@ func TestRestrictionsOfAContainer(t *testing.T) {
 	}
 }
 
+// A node may give containers that name no seccomp profile the runtime's; runtimes ignore it for privileged ones. What
+// a pod or a container names counts as ever. spec: SEC-1
+func TestSeccompDefault(t *testing.T) {
+	const unconfined, runtimes, file = runtimeapi.SecurityProfile_Unconfined,
+		runtimeapi.SecurityProfile_RuntimeDefault, runtimeapi.SecurityProfile_Localhost
+	of := func(kind string) *corev1.SeccompProfile { return &corev1.SeccompProfile{Type: kind} }
+	local := &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: proto.String("x")}
+	for name, c := range map[string]struct {
+		pod, own      *corev1.SeccompProfile
+		privileged    bool
+		without, with runtimeapi.SecurityProfile_ProfileType
+	}{
+		"none":                   {without: unconfined, with: runtimes},
+		"privileged":             {privileged: true, without: unconfined, with: runtimes},
+		"the pod's":              {pod: of("Unconfined"), without: unconfined, with: unconfined},
+		"the container's":        {pod: local, own: of("Unconfined"), without: unconfined, with: unconfined},
+		"the runtime's":          {own: of("RuntimeDefault"), without: runtimes, with: runtimes},
+		"one of the node's":      {pod: local, without: file, with: file},
+		"a profile without type": {own: of(""), without: unconfined, with: unconfined},
+	} {
+		for onNode, want := range map[bool]runtimeapi.SecurityProfile_ProfileType{false: c.without, true: c.with} {
+			got := secured(t, &corev1.PodSecurityContext{SeccompProfile: c.pod},
+				&corev1.SecurityContext{SeccompProfile: c.own, Privileged: &c.privileged},
+				criconfig.Facts{Node: &criconfig.Node{SeccompDefault: onNode}}).GetSeccomp().GetProfileType()
+			if got != want {
+				t.Errorf("%s, by default on the node %t: %v, want %v", name, onNode, got, want)
+			}
+		}
+	}
+}
+
 // The annotation that came before the field counts where there is no field of the container's own.
 func TestAppArmorAnnotation(t *testing.T) {
 	for value, want := range map[string]string{

@@ -73,6 +73,42 @@ spec:
 	k.until(t, "get pods", `^NAME.*\ngreedy.*\n$`)
 }
 
+// With --seccomp-default a container that names no seccomp profile has the runtime's; without the flag it has none, as
+// has one that wants none, or is privileged. spec: SEC-1
+func TestSeccompDefault(t *testing.T) {
+	t.Parallel()
+	const unconfined, privileged = "{seccompProfile: {type: Unconfined}}", "{privileged: true}"
+	for _, c := range []struct {
+		flags []string
+		want  map[string]string // by what the container asks for
+	}{
+		{nil, map[string]string{"{}": "0"}},
+		{[]string{"--seccomp-default"}, map[string]string{"{}": "2", unconfined: "0", privileged: "0"}},
+	} {
+		k := newCluster(t, c.flags...).kubectl(t, "default")
+		for asked, want := range c.want {
+			if asked == privileged && os.Geteuid() != 0 {
+				continue // It is root's.
+			}
+			out, code := k.run(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: main}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: host, command: [grep, "^Seccomp:", /proc/self/status], securityContext: `+asked+`}
+`, "apply", "-f", "-")
+			if code != 0 {
+				t.Fatal(out)
+			}
+			k.until(t, "get pod main -o jsonpath={.status.phase}", `^Succeeded$`)
+			k.until(t, "logs main", `^Seccomp:\t`+want+`\n$`)
+			k.ok(t, "delete pod main")
+		}
+	}
+}
+
 // SIGTERM to a server that was told how long a shutdown takes ends the pods for good. spec: DISR-4
 func TestNodeShutdown(t *testing.T) {
 	t.Parallel()
