@@ -28,6 +28,8 @@ type bounds struct {
 	wake time.Duration
 	// close is how long Close waits for work that hangs in the kernel.
 	close time.Duration
+	// profile is how long the default AppArmor profile may take to be loaded.
+	profile time.Duration
 	// retry is the longest pause between attempts to reach a shim, or to kill what cannot be killed yet.
 	retry time.Duration
 }
@@ -45,6 +47,7 @@ func (b bounds) orDefaults() bounds {
 		{&b.margin, StopMargin},
 		{&b.wake, 3 * time.Second},
 		{&b.close, 5 * time.Second},
+		{&b.profile, 10 * time.Second},
 		{&b.retry, time.Second},
 	} {
 		if *d.set == 0 {

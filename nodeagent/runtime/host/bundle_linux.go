@@ -160,6 +160,9 @@ func (r *Runtime) bundleOf(c *container, image images.Image) (*spec.Bundle, erro
 		return nil, err
 	}
 	in.AppArmor = profile.AppArmor
+	if in.AppArmor == "" {
+		in.AppArmor, _ = r.defaultProfileOf(c) // Why there is none is said when the container is made.
+	}
 	b, err := spec.Container(in)
 	if err != nil {
 		return nil, badRequest("%v", err)

@@ -63,6 +63,9 @@ func (r *Runtime) StartContainer(
 	if err != nil {
 		return nil, err
 	}
+	if call.Bundle == "" && call.AppArmor == "" {
+		call.AppArmor, _ = r.defaultProfileOf(c)
+	}
 	if err := r.suits(c.sb, call); err != nil {
 		return nil, err
 	}

@@ -107,9 +107,9 @@ func (r *Runtime) makeContainer(c *container) error {
 	}
 	if c.rec.image != "" {
 		group = r.cgroups.Spread(c.sb.rec.group, c.id, group)
-		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, r.groupsNotGiven(c))
+		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, r.groupsNotGiven(c), r.unprofiled(c))
 	} else {
-		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView))
+		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView), r.unprofiled(c))
 	}
 	if log := c.logPath(); log != "" {
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {

@@ -90,10 +90,12 @@
 // this process lacks cannot be added. no_new_privs, read-only root and seccomp work with and without root. The
 // default seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in
 // OCI's format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the
-// default is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond
-// this process's, sysctls, devices for reading only, users of its own (hostUsers: false), and mounts of images. The
-// masked paths of CRI, for the kernel's files that containers have no business with, are empty in the container's
-// view, and the read-only ones cannot be written to there, with and without root; a privileged container has neither.
+// default one is loaded by root where there is AppArmor, else it is what the machine's rules say. Containers of
+// images have it unless they say otherwise, those of image "host" when they ask. Refused by name are: users and
+// groups that need root, capabilities beyond this process's, sysctls, devices for reading only, users of its own
+// (hostUsers: false), and mounts of images. The masked paths of CRI, for the kernel's files that containers have no
+// business with, are empty in the container's view, and the read-only ones cannot be written to there, with and
+// without root; a privileged container has neither.
 //
 // # What neighbours are promised
 //

@@ -30,7 +30,8 @@ type Runtime struct {
 	cgroups *cgroup.Manager
 	oci     *OCI // Nil without images.
 	users   userTest
-	since   int64 // When New returned, for ImageFsInfo and Status.
+	profile *profileLoader // Nil without AppArmor.
+	since   int64          // When New returned, for ImageFsInfo and Status.
 
 	closing context.Context // Done when Close was called.
 	close   context.CancelFunc
@@ -73,6 +74,7 @@ func New(cfg Config) (*Runtime, error) {
 		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}),
 		measuring: make(chan struct{}, 1), others: map[string][]other{},
 	}
+	r.profile = newProfileLoader(r.log, r.bounds.profile)
 	r.closing, r.close = context.WithCancel(context.Background())
 	if r.bootID, err = sys.BootID(); err != nil {
 		return nil, fmt.Errorf("host runtime: %w", err)

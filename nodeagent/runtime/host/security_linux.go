@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -240,57 +239,6 @@ func filtered(sec *runtimeapi.LinuxContainerSecurityContext, req *shimwire.Start
 		return badRequest("the seccomp profile cannot be used: %v", err)
 	}
 	return nil
-}
-
-// appArmor is where the kernel lists the profiles that it has loaded.
-const appArmor = "/sys/kernel/security/apparmor"
-
-// profiled sets the AppArmor profile. The runtime has no default one: with RuntimeDefault the machine's own rules for
-// a program apply.
-func profiled(sec *runtimeapi.LinuxContainerSecurityContext, req *shimwire.StartRequest) error {
-	if sec.GetApparmor().GetProfileType() != runtimeapi.SecurityProfile_Localhost || sec.GetPrivileged() {
-		return nil
-	}
-	name := strings.TrimPrefix(sec.GetApparmor().GetLocalhostRef(), "localhost/")
-	loaded, err := loadedProfiles()
-	if err != nil {
-		return badRequest("the AppArmor profile %q cannot be applied: AppArmor is not there, or not for this user: %v", name,
-			err)
-	}
-	if !slices.Contains(loaded, name) {
-		return badRequest("the AppArmor profile %q is not loaded on this machine (apparmor_parser loads profiles)", name)
-	}
-	req.AppArmor = name
-	return nil
-}
-
-// loadedProfiles names the profiles that are loaded.
-func loadedProfiles() ([]string, error) {
-	var names []string
-	text, err := os.ReadFile(filepath.Join(appArmor, "profiles"))
-	if errors.Is(err, os.ErrPermission) {
-		return profilesForAll()
-	}
-	for line := range strings.Lines(string(text)) {
-		if i := strings.LastIndex(line, " ("); i > 0 { // NAME (MODE)
-			names = append(names, line[:i])
-		}
-	}
-	return names, err
-}
-
-// profilesForAll names them to who may change to a profile, as everybody may, but not read the list. Here each has a
-// directory, without the profiles that are parts of others.
-func profilesForAll() (names []string, err error) {
-	dir := filepath.Join(appArmor, "policy", "profiles")
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		// One that cannot be read has been removed meanwhile.
-		if text, err := os.ReadFile(filepath.Join(dir, e.Name(), "name")); err == nil {
-			names = append(names, strings.TrimSuffix(string(text), "\n"))
-		}
-	}
-	return names, err
 }
 
 // unappliedSecurity lists what a security context names and this runtime has no way to do.
