@@ -22,8 +22,12 @@ const (
 	rbind  = "rbind"
 )
 
+// below has files of the kernel by what they are mounted in. Whoever is given something else there means all of it:
+// the machine's /sys has the machine's cgroups. So does containerd.
+var below = map[string]string{"/dev/pts": "/dev", "/dev/mqueue": "/dev", "/sys/fs/cgroup": "/sys"}
+
 // mounts lists what is mounted over the root: the kernel's files, what the pod has, and what was asked for. What is
-// deeper comes later, and what was asked for takes the place of what would be there.
+// deeper comes later, and what was asked for takes the place of what would be there, and of the kernel's files below.
 func (b *Bundle) mounts(in Input) error {
 	sec := in.Container.GetLinux().GetSecurityContext()
 	options := sec.GetNamespaceOptions()
@@ -81,7 +85,9 @@ func (b *Bundle) mounts(in Input) error {
 	for _, m := range in.Container.GetMounts() {
 		wants[path.Join("/", m.GetContainerPath())] = m
 	}
-	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return wants[m.Destination] != nil })
+	base = slices.DeleteFunc(base, func(m specs.Mount) bool {
+		return wants[m.Destination] != nil || wants[below[m.Destination]] != nil
+	})
 	volumes, err := imageVolumes(in.Image.Volumes, slices.Concat(base, asked))
 	if err != nil {
 		return err

@@ -126,6 +126,28 @@ func TestMountOrder(t *testing.T) {
 	}
 }
 
+// What was asked for at /dev and /sys shows what it has itself at the places of the kernel's files. The memory that a
+// pod shares is there all the same.
+func TestMountsOverKernelFiles(t *testing.T) {
+	for _, c := range []struct{ over, gone, stay string }{
+		{"/sys/", "/sys/fs/cgroup", "/dev /dev/pts /dev/mqueue /dev/shm /proc"},
+		{"/dev", "/dev/pts /dev/mqueue", "/dev/shm /sys /sys/fs/cgroup /proc"},
+		{"/sys/fs", "", "/sys /sys/fs/cgroup /dev/pts"},
+	} {
+		b := made(t, asked(withMounts(&runtimeapi.Mount{HostPath: "/h", ContainerPath: c.over})))
+		for _, place := range strings.Fields(c.gone) {
+			if m, i := at(t, b, place); i >= 0 {
+				t.Errorf("over %s: %+v", c.over, m)
+			}
+		}
+		for _, place := range strings.Fields(c.stay) {
+			if _, i := at(t, b, place); i < 0 {
+				t.Errorf("over %s: nothing at %s", c.over, place)
+			}
+		}
+	}
+}
+
 // The files of the kernel are read-only unless the container is privileged.
 func TestKernelMounts(t *testing.T) {
 	for _, privileged := range []bool{false, true} {
