@@ -29,7 +29,7 @@ func Container(in Input) (*Bundle, error) {
 	b := &Bundle{Rootless: in.Rootless}
 	p := &specs.Process{
 		Args: args, Env: environment(in), Cwd: first(config.GetWorkingDir(), in.Image.WorkingDir, "/"),
-		Terminal: config.GetTty(), NoNewPrivileges: sec.GetNoNewPrivs() && !sec.GetPrivileged(),
+		Terminal: config.GetTty(), NoNewPrivileges: sec.GetNoNewPrivs(),
 		ApparmorProfile: in.AppArmor,
 	}
 	if p.Cwd[0] != '/' {

@@ -270,8 +270,39 @@ func TestMaskedPaths(t *testing.T) {
 		s.Privileged, s.NoNewPrivs = true, true
 	})))
 	if l := b.Spec.Linux; l.MaskedPaths != nil || l.ReadonlyPaths != nil || l.Seccomp != nil ||
-		b.Spec.Process.NoNewPrivileges || !l.Resources.Devices[0].Allow {
+		!b.Spec.Process.NoNewPrivileges || !l.Resources.Devices[0].Allow {
 		t.Errorf("privileged: %+v", l)
+	}
+}
+
+// A privileged container has the machine's devices, and those that it asks for at other places, or in place of the
+// machine's.
+func TestDevicesOfPrivileged(t *testing.T) {
+	privileged := security(func(s *runtimeapi.LinuxContainerSecurityContext) { s.Privileged = true })
+	with := func(host, at string) func(*Input) {
+		return func(in *Input) {
+			in.Container.Devices = []*runtimeapi.Device{{HostPath: host, ContainerPath: at, Permissions: "rw"}}
+		}
+	}
+	for _, c := range []struct{ at, look string }{{"/dev/extra", "/dev/extra"}, {"/dev/full", "/dev/full"},
+		{"/dev/extra", "/dev/full"}} {
+		b := made(t, asked(privileged, with("/dev/zero", c.at)))
+		var minors []int64
+		for _, d := range b.Spec.Linux.Devices {
+			if d.Path == c.look {
+				minors = append(minors, d.Minor)
+			}
+		}
+		want := int64(5) // that of /dev/zero
+		if c.at != c.look {
+			want = 7
+		}
+		if !slices.Equal(minors, []int64{want}) {
+			t.Errorf("/dev/zero at %s: %s is %v", c.at, c.look, minors)
+		}
+	}
+	if _, err := Container(asked(privileged, with("/dev/not-there", "/dev/extra"))); err == nil {
+		t.Error("a device that is missing is no error")
 	}
 }
 

@@ -6,25 +6,34 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
-// devices gives the container the devices that it asks for; a privileged one has all of the machine's. Everything
-// else is forbidden to it, but for what every container has, which the helper adds.
+// devices gives the container the devices that it asks for; a privileged one has all of the machine's, too, where it
+// asks for no others. Everything else is forbidden to it, but for what every container has, which the helper adds.
 func (b *Bundle) devices(in Input) error {
 	l := b.Spec.Linux
 	l.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
-	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
-		l.Resources.Devices[0].Allow = true
-		return b.device("/dev", "/dev", "rwm")
-	}
 	for _, d := range in.Container.GetDevices() {
 		if err := b.device(d.GetHostPath(), d.GetContainerPath(), d.GetPermissions()); err != nil {
 			return err
 		}
 	}
+	if !in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
+		return nil
+	}
+	l.Resources.Devices[0].Allow = true
+	own := l.Devices
+	l.Devices = nil
+	if err := b.device("/dev", "/dev", "rwm"); err != nil {
+		return err
+	}
+	l.Devices = append(slices.DeleteFunc(l.Devices, func(d specs.LinuxDevice) bool {
+		return slices.ContainsFunc(own, func(o specs.LinuxDevice) bool { return o.Path == d.Path })
+	}), own...)
 	return nil
 }
 
