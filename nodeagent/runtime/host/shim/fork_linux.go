@@ -3,7 +3,6 @@ package shim
 import (
 	"errors"
 	"os"
-	"strconv"
 	"syscall"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
@@ -76,7 +75,6 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 		leaveV1(v1)
 		if err == nil {
 			p.children[pid] = ch
-			p.score(c, pid)
 		}
 	})
 	select {
@@ -86,27 +84,25 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 	return pid, err
 }
 
-// dress gives the shim what the child is to inherit, and returns how to take it off again.
+// dress gives the shim what the child is to inherit, and returns how to take it off again. A child that was given its
+// score later could have made processes by then: a helper makes the container.
 func (p *pod) dress(c *container) (restore func()) {
 	_ = sys.SetMarker(c.marker)
-	if !p.anyScore {
-		return func() { _ = sys.SetMarker(p.marker) }
+	score, own := p.defaultScore, p.defaultScore
+	if p.anyScore {
+		own = shimOOMScoreAdj
 	}
-	score := p.defaultScore
 	if c.req.SetOOMScoreAdj {
 		score = int(c.req.OOMScoreAdj)
 	}
-	_ = setOOMScoreAdj("self", score)
-	return func() {
-		_ = setOOMScoreAdj("self", shimOOMScoreAdj)
-		_ = sys.SetMarker(p.marker)
+	if score != own {
+		_ = setOOMScoreAdj(score) // Where the shim may only raise it, the kernel takes it back to what it was.
 	}
-}
-
-// score sets the score of a new child where the shim may only raise it: its own could not be lowered again.
-func (p *pod) score(c *container, pid int) {
-	if !p.anyScore && c.req.SetOOMScoreAdj && int(c.req.OOMScoreAdj) != p.defaultScore {
-		_ = setOOMScoreAdj(strconv.Itoa(pid), int(c.req.OOMScoreAdj))
+	return func() {
+		if score != own {
+			_ = setOOMScoreAdj(own)
+		}
+		_ = sys.SetMarker(p.marker)
 	}
 }
 

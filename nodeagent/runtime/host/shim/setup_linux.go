@@ -74,7 +74,7 @@ func closeInherited() {
 // they ask for another, and whether the shim may set any score.
 func protect() (inherited int, privileged bool) {
 	inherited, _ = oomScoreAdj()
-	privileged = setOOMScoreAdj("self", shimOOMScoreAdj) == nil
+	privileged = setOOMScoreAdj(shimOOMScoreAdj) == nil
 	return inherited, privileged
 }
 
@@ -117,6 +117,6 @@ func oomScoreAdj() (int, error) {
 	return strconv.Atoi(f[0])
 }
 
-func setOOMScoreAdj(pid string, score int) error {
-	return os.WriteFile("/proc/"+pid+"/oom_score_adj", []byte(strconv.Itoa(score)), 0)
+func setOOMScoreAdj(score int) error {
+	return os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(score)), 0)
 }
