@@ -92,6 +92,9 @@ func TestRootSameAsContainerdRandom(t *testing.T) {
 				f.ask(p)
 			}
 			p.container.Mounts = lastOfEachPath(p.container.Mounts)
+			if sec := p.container.GetLinux().GetSecurityContext(); sec.GetRunAsUsername() != "" {
+				sec.RunAsUser = nil // CRI: only one of the two can be specified.
+			}
 			p.run()
 		}})
 	}

@@ -5,6 +5,7 @@ package cridiff_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,16 +22,10 @@ var features = append(append(append(append([]feature{}, securityFeatures...), mo
 	podFeatures...)
 
 // What these features take away, others write to.
-const (
-	noLinux    = "no linux"
-	noSecurity = "no security context"
-	podNoLinux = "pod without linux"
-	noLog      = "no log"
-)
+var takeAway = []string{"no linux", "no security context", "pod without linux", "no log", "no log directory",
+	"no metadata", "no resources", "pod without metadata"}
 
-func takesAway(f feature) bool {
-	return f.name == noLinux || f.name == noSecurity || f.name == podNoLinux || f.name == noLog
-}
+func takesAway(f feature) bool { return slices.Contains(takeAway, f.name) }
 
 func number(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 
@@ -74,6 +69,10 @@ var securityFeatures = []feature{
 	{"privileged", func(p *play) {
 		p.sec().Privileged, p.pod.Linux.SecurityContext.Privileged = true, true
 		p.sec().MaskedPaths, p.sec().ReadonlyPaths = nil, nil
+	}},
+	{"privileged with more", func(p *play) {
+		p.sec().Privileged, p.pod.Linux.SecurityContext.Privileged, p.sec().NoNewPrivs = true, true, true
+		device("/dev/zero", "/dev/extra", "rw")(p)
 	}},
 	{"add NET_ADMIN", capabilitiesOf("NET_ADMIN", "")},
 	{"add with prefix", capabilitiesOf("CAP_SYS_PTRACE", "")},
@@ -157,6 +156,19 @@ func nested(p *play, m *runtimeapi.Mount) {
 	p.t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) }) // A container's root may have gone with it.
 }
 
+// devices has the source have what a process needs of /dev.
+func devices(p *play, m *runtimeapi.Mount) {
+	for _, dir := range []string{"pts", "mqueue", "shm"} {
+		p.write(filepath.Join("source", dir, "of-the-machine"), "below\n")
+	}
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
+		path := filepath.Join(m.HostPath, name)
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil && !os.IsExist(err) {
+			p.t.Error(err)
+		}
+	}
+}
+
 var mountFeatures = []feature{
 	{"mount", mount("/mnt")},
 	{"mount read-only", mount("/mnt", readonly)},
@@ -193,7 +205,9 @@ var mountFeatures = []feature{
 	{"mount inside a mount", func(p *play) { mount("/mnt/in", from("source/below"))(p); mount("/mnt")(p) }},
 	{"mount at /dev/shm", mount("/dev/shm")},
 	{"mount at /proc/x", mount("/proc/x")},
-	{"mount at /sys", mount("/sys")},
+	{"mount at /sys", mount("/sys", func(p *play, _ *runtimeapi.Mount) {
+		p.write("source/fs/cgroup/memory/memory.limit_in_bytes", "of the machine\n")
+	})},
 	{"mount at /etc/hosts", func(p *play) {
 		p.container.Mounts = nil
 		mount("/etc/hosts", from("source/text"))(p)
@@ -201,7 +215,11 @@ var mountFeatures = []feature{
 	{"nothing at /etc/hosts", func(p *play) { p.container.Mounts = nil }},
 	{"mount at /etc/resolv.conf", mount("/etc/resolv.conf", from("source/text"))},
 	{"mount at /etc/hostname", mount("/etc/hostname", from("source/text"))},
-	{"mount at /dev", mount("/dev")},
+	{"mount at /dev", func(p *play) { // To mask something takes a /dev/null.
+		mount("/dev")(p)
+		p.sec().MaskedPaths, p.sec().ReadonlyPaths = nil, nil
+	}},
+	{"mount of devices at /dev", mount("/dev", devices)},
 	{"mount at /dev/termination-log", mount("/dev/termination-log", from("source/text"))},
 	{"device", device("/dev/null", "/dev/extra", "rwm")},
 	{"device read-only", device("/dev/zero", "/dev/extra", "r")},
@@ -294,8 +312,12 @@ var processFeatures = []feature{
 	{"huge pages of an unknown size", resources(func(r *runtimeapi.LinuxContainerResources) {
 		r.HugepageLimits = []*runtimeapi.HugepageLimit{{PageSize: "3MB", Limit: 1 << 20}}
 	})},
-	{"no resources", func(p *play) { p.container.Linux.Resources = nil }},
-	{noLog, func(p *play) { // What says nothing is known to have run when it has ended.
+	{"no resources", func(p *play) {
+		if p.container.Linux != nil {
+			p.container.Linux.Resources = nil
+		}
+	}},
+	{"no log", func(p *play) { // What says nothing is known to have run when it has ended.
 		p.container.LogPath, p.container.Command, p.container.Args = "", nil, []string{"once"}
 	}},
 	{"log in a directory", func(p *play) { p.container.LogPath = "main/0.log" }},
@@ -303,8 +325,8 @@ var processFeatures = []feature{
 	{"no metadata", func(p *play) { p.container.Metadata = nil }},
 	{"no name", func(p *play) { p.container.Metadata.Name = "" }},
 	{"attempt 3", func(p *play) { p.container.Metadata.Attempt = 3 }},
-	{noLinux, func(p *play) { p.container.Linux = nil }},
-	{noSecurity, func(p *play) {
+	{"no linux", func(p *play) { p.container.Linux = nil }},
+	{"no security context", func(p *play) {
 		if p.container.Linux != nil {
 			p.container.Linux.SecurityContext = nil
 		}
@@ -361,7 +383,7 @@ var podFeatures = []feature{
 	}},
 	{"no log directory", func(p *play) {
 		p.pod.LogDirectory, p.container.LogPath = "", ""
-		p.container.Args = []string{"once"}
+		p.container.Command, p.container.Args = nil, []string{"once"}
 	}},
 	{"no pod labels", func(p *play) { p.pod.Labels, p.pod.Annotations = nil, nil }},
 	{"pod attempt 2", func(p *play) { p.pod.Metadata.Attempt = 2 }},
@@ -369,5 +391,5 @@ var podFeatures = []feature{
 	{"pod without name", func(p *play) { p.pod.Metadata.Name = "" }},
 	{"pod without namespace", func(p *play) { p.pod.Metadata.Namespace = "" }},
 	{"pod without uid", func(p *play) { p.pod.Metadata.Uid = "" }},
-	{podNoLinux, func(p *play) { p.pod.Linux = nil }},
+	{"pod without linux", func(p *play) { p.pod.Linux = nil }},
 }

@@ -3,7 +3,7 @@
 // by line. Nothing that it tries changes anything beyond the container.
 //
 //	inside            prints, then waits for SIGTERM and ends with 7
-//	inside once       prints and ends with 0
+//	inside … once     prints and ends with 0
 package main
 
 import (
@@ -55,7 +55,7 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Println(string(text))
-	if len(os.Args) > 1 && os.Args[1] == "once" {
+	if os.Args[len(os.Args)-1] == "once" {
 		return
 	}
 	<-end
