@@ -36,18 +36,19 @@ type differ struct {
 func (d *differ) compare(name string, theirs, ours map[string]string) []string {
 	keys := maps.Clone(theirs)
 	maps.Copy(keys, ours)
-	// Where one side refuses what the other does, it has nothing to say of what follows.
-	refused := false
+	// Where one side refuses what the other does, it has nothing to say of what follows. How far ours comes with what
+	// containerd refuses is compared nevertheless, but not with random features: any of those may be refused, too.
+	refused, isRandom := false, strings.HasPrefix(name, randomMark)
 	for key := range keys {
 		refused = refused || strings.HasSuffix(key, ": code") && theirs[key] != ours[key]
 	}
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if strings.HasPrefix(key, "(") || refused && (theirs[key] == "" || ours[key] == "") {
-			continue
-		}
 		a, inTheirs := theirs[key]
 		b, inOurs := ours[key]
+		if strings.HasPrefix(key, "(") || refused && (!inOurs || !inTheirs && (!goesOn(key) || isRandom)) {
+			continue
+		}
 		if !inTheirs {
 			a = nothing
 		}
@@ -71,6 +72,11 @@ func (d *differ) compare(name string, theirs, ours map[string]string) []string {
 	return out
 }
 
+// goesOn tells whether a key says how far a container has come.
+func goesOn(key string) bool {
+	return strings.HasSuffix(key, " create: code") || strings.HasSuffix(key, " start: code")
+}
+
 func short(s string) string {
 	const most = 900
 	if len(s) > most {
@@ -85,7 +91,7 @@ func (d *differ) isWanted(name, key, theirs, ours string) bool {
 	features := strings.Split(strings.TrimPrefix(name, randomMark), plus)
 	fit := func(w difference) bool {
 		return slices.ContainsFunc(features, func(f string) bool { return fits(w.scenario, f) }) &&
-			fits(w.key, key) && fits(w.theirs, theirs) && fits(w.ours, ours)
+			fits(w.key, key) && w.accepts(theirs, ours)
 	}
 	found := slices.ContainsFunc(chance, fit)
 	for i, w := range wanted {
@@ -97,28 +103,31 @@ func (d *differ) isWanted(name, key, theirs, ours string) bool {
 	return found
 }
 
-// fits tells whether a value fits a pattern, in which * stands for anything, and the empty one fits all.
-func fits(pattern, value string) bool {
-	if pattern == "" {
-		return true
-	}
+// fits tells whether a name fits a pattern, in which * stands for anything, and the empty one fits all.
+func fits(pattern, name string) bool {
+	_, ok := match(pattern, name)
+	return ok || pattern == ""
+}
+
+// match tells whether a value fits a pattern, in which * stands for anything, and what that is in the value.
+func match(pattern, value string) (stars []string, ok bool) {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
-		return pattern == value
+		return nil, pattern == value
 	}
 	first, last := parts[0], parts[len(parts)-1]
 	if !strings.HasPrefix(value, first) || len(value) < len(first)+len(last) || !strings.HasSuffix(value, last) {
-		return false
+		return nil, false
 	}
 	value = value[len(first) : len(value)-len(last)]
 	for _, part := range parts[1 : len(parts)-1] {
-		_, rest, found := strings.Cut(value, part)
+		star, rest, found := strings.Cut(value, part)
 		if !found {
-			return false
+			return nil, false
 		}
-		value = rest
+		stars, value = append(stars, star), rest
 	}
-	return true
+	return append(stars, value), true
 }
 
 // compareAll plays cases to both sides, a few at a time.

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
 // play is a case on one side, and what comes of it.
@@ -115,6 +117,16 @@ func (p *play) options(change func(*runtimeapi.NamespaceOption)) {
 // note says something, with what differs between the sides replaced by words.
 func (p *play) note(name string, value any) {
 	p.said[name] = strings.NewReplacer(p.words...).Replace(fmt.Sprint(value))
+}
+
+// withoutMarker returns a limit without the number by which a shim knows its processes.
+func withoutMarker(limit string) string {
+	number, rest, _ := strings.Cut(limit, " ")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || sys.Marker(n)&sys.NewMarker(0) == 0 {
+		return limit
+	}
+	return "<marker> " + rest
 }
 
 // answer notes the code of an answer, and tells whether it is OK.
@@ -264,7 +276,7 @@ func (p *play) look(id string) {
 		case found && strings.HasPrefix(name, "Sig") && name != "SigQ": // Go changes these in its own threads.
 			p.note("signals "+name, withoutInternal(strings.TrimSpace(value)))
 		case strings.HasPrefix(line, "Max "): // Go raises one of these.
-			p.note("limits: "+strings.TrimSpace(line[4:26]), strings.Join(strings.Fields(line[26:]), " "))
+			p.note("limits: "+strings.TrimSpace(line[4:26]), withoutMarker(strings.Join(strings.Fields(line[26:]), " ")))
 		}
 	}
 }
@@ -343,6 +355,9 @@ func (p *play) view(name, text string) {
 		value := seen[k]
 		if kind, found := strings.CutPrefix(k, "namespace "); found {
 			value = p.space(kind, value)
+		}
+		if strings.HasPrefix(k, "limit ") {
+			value = withoutMarker(value)
 		}
 		p.note(name+" "+k, value)
 	}

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts lists what is mounted where, in order, without what differs from one mount to the next.
+// mounts lists what is mounted where, without what differs from one mount to the next.
 func (v view) mounts() {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	v.set("mounts", "there", err)
-	var order []string
 	times := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -25,7 +24,6 @@ func (v view) mounts() {
 		}
 		at := fields[4]
 		times[at]++
-		order = append(order, at)
 		var goes []string
 		for _, f := range fields[6:dash] {
 			kind, _, _ := strings.Cut(f, ":")
@@ -41,8 +39,6 @@ func (v view) mounts() {
 		}
 		v[fmt.Sprintf("mount %s #%d", at, times[at])] = out
 	}
-	slices.Sort(order)
-	v["mounts"] = strings.Join(order, " ")
 }
 
 // devices lists what is below /dev, and tries the devices that every container has.
