@@ -92,8 +92,12 @@ func TestRootSameAsContainerdRandom(t *testing.T) {
 				f.ask(p)
 			}
 			p.container.Mounts = lastOfEachPath(p.container.Mounts)
-			if sec := p.container.GetLinux().GetSecurityContext(); sec.GetRunAsUsername() != "" {
-				sec.RunAsUser = nil // CRI: only one of the two can be specified.
+			if sec := p.container.GetLinux().GetSecurityContext(); sec != nil {
+				if sec.RunAsUsername != "" {
+					sec.RunAsUser = nil // CRI: only one of the two can be specified.
+				}
+				// CRI: the pod says so, too.
+				sec.Privileged = sec.Privileged && p.pod.GetLinux().GetSecurityContext().GetPrivileged()
 			}
 			p.run()
 		}})

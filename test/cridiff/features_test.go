@@ -74,6 +74,7 @@ var securityFeatures = []feature{
 		p.sec().Privileged, p.pod.Linux.SecurityContext.Privileged, p.sec().NoNewPrivs = true, true, true
 		device("/dev/zero", "/dev/extra", "rw")(p)
 	}},
+	{"privileged beyond the pod", func(p *play) { p.sec().Privileged = true }},
 	{"add NET_ADMIN", capabilitiesOf("NET_ADMIN", "")},
 	{"add with prefix", capabilitiesOf("CAP_SYS_PTRACE", "")},
 	{"add in small letters", capabilitiesOf("sys_time", "")},
@@ -277,7 +278,7 @@ var processFeatures = []feature{
 	{"args", func(p *play) { p.container.Args = []string{"from-args"} }},
 	{"command in the PATH", func(p *play) {
 		p.container.Command = []string{"sh", "-c",
-			`trap "exit 3" TERM; grep -v timeout /proc/self/limits; while :; do sleep 0.1; done`}
+			`trap "exit 3" TERM; echo $(grep -v timeout /proc/self/limits); while :; do sleep 0.1; done`}
 	}},
 	{"command missing", func(p *play) { p.container.Command = []string{"/not/there"} }},
 	{"command missing in the PATH", func(p *play) { p.container.Command = []string{"not-there"} }},
