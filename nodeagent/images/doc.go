@@ -11,7 +11,10 @@
 //	DIR/index.json           the images and their names
 //	DIR/blobs/HEX            manifests, configurations and compressed layers, named by their SHA-256
 //	DIR/layers/HEX/fs        the unpacked layer whose uncompressed archive has this SHA-256 (its diff id)
-//	DIR/layers/HEX/info.json its size
+//	DIR/layers/HEX/info.json its size, and the directories that it has no entries for
+//	DIR/tops/HEX/fs          what belongs above the layers of the image with this id: the directories that take
+//	                         their attributes from lower layers (unpack.Top); missing if the image has none. It is
+//	                         made for the image's first container, and anew after a boot
 //	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy; volumes; mounts,
 //	                         the copies of other images that it mounts
 //	DIR/partial/HEX          a download that has begun, for whoever goes on with it
@@ -29,6 +32,7 @@
 //   - An image that a container's root is made of, or that it mounts, is not removed.
 //
 // Layers are unpacked independently of each other, in parallel, to the form that overlayfs stacks: a removed file is a
-// character device 0:0, a directory that hides what is below it has an extended attribute. Root file systems are
-// stacked from them by whoever mounts; where overlayfs cannot be had, Mountable copies.
+// character device 0:0, a directory that hides what is below it has an extended attribute. What a layer does not know
+// of a directory, because it has no entry for it, the image's own directory has, above those of the layers. Root file
+// systems are stacked from them by whoever mounts; where overlayfs cannot be had, Mountable copies.
 package images

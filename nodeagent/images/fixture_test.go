@@ -178,7 +178,7 @@ func pull(t testing.TB, s *images.Store, ref string) images.Image {
 func remains(t testing.TB, s *images.Store) []string {
 	t.Helper()
 	var out []string
-	for _, folder := range []string{"blobs", "layers", "partial", "roots"} {
+	for _, folder := range []string{"blobs", "layers", "tops", "partial", "roots"} {
 		entries, err := os.ReadDir(filepath.Join(s.Dir(), folder))
 		if err != nil {
 			t.Fatal(err)

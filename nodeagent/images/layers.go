@@ -24,7 +24,7 @@ type layerInfo struct {
 	// Bytes is the sum of the sizes of files, Inodes the number of entries.
 	Bytes  int64 `json:"bytes"`
 	Inodes int64 `json:"inodes"`
-	// Implied are the directories whose owner and mode are those of lower layers.
+	// Implied are the directories whose attributes are those of lower layers.
 	Implied []string `json:"implied,omitempty"`
 }
 

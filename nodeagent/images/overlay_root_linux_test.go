@@ -39,7 +39,10 @@ func overlay(t *testing.T, root images.Root, do func(dir string)) {
 			ended <- fmt.Errorf("private mounts: %w", err)
 			return
 		}
-		data := "lowerdir=" + strings.Join(root.Lower, ":") + ",upperdir=" + root.Upper + ",workdir=" + root.Work
+		data := "lowerdir=" + strings.Join(root.Lower, ":")
+		if root.Upper != "" {
+			data += ",upperdir=" + root.Upper + ",workdir=" + root.Work
+		}
 		data = strings.Join(append([]string{data}, root.Options...), ",")
 		if err := unix.Mount("overlay", merged, "overlay", 0, data); err != nil {
 			ended <- fmt.Errorf("mount: %w", err)
@@ -54,9 +57,6 @@ func overlay(t *testing.T, root images.Root, do func(dir string)) {
 		t.Fatal(err)
 	}
 }
-
-// attribute is an extended attribute that files of the layers may have.
-const attribute = "user.monoplane-test"
 
 // tree describes what is in a directory, each file in a line.
 func tree(t *testing.T, dir string) map[string]string {

@@ -77,6 +77,9 @@ func (s *Store) sweep() error {
 
 // checkAll checks, after the machine was booted, all that is not known to have reached the disk before.
 func (s *Store) checkAll() error {
+	if err := s.eachEntry(topsDir, func(_, path string, _ fs.FileInfo) error { return s.discard(path) }); err != nil {
+		return err
+	}
 	x, err := s.readIndex()
 	if err != nil {
 		return err
@@ -276,7 +279,9 @@ func (s *Store) collect(ctx context.Context, digests []string) error {
 			}
 		}
 		old := s.cfg.Now().Add(-forgotten)
-		for folder, needed := range map[string]map[string]bool{blobsDir: blobs, layersDir: layers, partialDir: blobs} {
+		for folder, needed := range map[string]map[string]bool{
+			blobsDir: blobs, layersDir: layers, topsDir: blobs, partialDir: blobs, // An image's id is a blob's, too.
+		} {
 			if err := s.eachEntry(folder, func(digest, path string, info fs.FileInfo) error {
 				if needed[digest] || !slices.Contains(digests, digest) && info.ModTime().After(old) {
 					return nil

@@ -25,6 +25,9 @@ const (
 	mountsDir  = "mounts"
 )
 
+// mostStacked is how many lower directories overlayfs takes.
+const mostStacked = 500
+
 // rootName is what the ids of containers look like.
 var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
@@ -135,10 +138,10 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, recs []*record, req Ro
 	for i := range root.Mounts {
 		m := &root.Mounts[i]
 		var err error
-		if m.Lower, err = s.lower(recs[1+i]); err != nil {
+		if m.Lower, err = s.lower(ctx, recs[1+i]); err != nil {
 			return err
 		}
-		if copied || len(m.Lower) == 0 { // overlayfs refuses the same directory twice
+		if copied || len(m.Lower) == 0 || len(m.Lower) > mostStacked { // overlayfs refuses the same directory twice
 			lower := m.Lower
 			m.Copied, m.Lower = filepath.Join(root.Dir, mountsDir, strconv.Itoa(i)), nil
 			if err := os.MkdirAll(filepath.Dir(m.Copied), 0o700); err != nil {
@@ -153,11 +156,11 @@ func (s *Store) makeRoot(ctx context.Context, root *Root, recs []*record, req Ro
 			m.Lower = append(m.Lower, s.path(emptyDir))
 		}
 	}
-	lower, err := s.lower(recs[0])
+	lower, err := s.lower(ctx, recs[0])
 	if err != nil {
 		return err
 	}
-	if copied {
+	if copied || len(lower) > mostStacked {
 		root.Copied = filepath.Join(root.Dir, "copy")
 		return s.copy(ctx, root.Copied, lower, shift)
 	}
@@ -184,19 +187,26 @@ func (s *Store) upper(ctx context.Context, dir, layer string, shift unpack.Shift
 	return s.withIDs(func(maps userids.Maps) error { return subids.Upper(ctx, maps, dir, layer) }, own)
 }
 
-// lower returns the directories of an image's layers, the uppermost first. An image can have a layer several times,
-// such as the one without files: one sees what the uppermost has, and overlayfs refuses to have it again below.
-func (s *Store) lower(rec *record) (out []string, err error) {
+// lower returns the directories of an image's layers, the uppermost first, with the image's own above them if it has
+// one. An image can have a layer several times, such as the one without files: one sees what the uppermost has, and
+// overlayfs refuses to have it again below.
+func (s *Store) lower(ctx context.Context, rec *record) (out []string, err error) {
+	var layers []string
 	for _, d := range slices.Backward(rec.Layers) {
+		if slices.Contains(layers, d) {
+			continue
+		}
 		dir, err := s.layerDir(d)
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(out, dir) {
-			out = append(out, dir)
-		}
+		layers, out = append(layers, d), append(out, dir)
 	}
-	return out, nil
+	top, err := s.top(ctx, rec.ID, layers)
+	if top != "" {
+		out = slices.Insert(out, 0, top)
+	}
+	return out, err
 }
 
 // copy copies all files of layers, of which the uppermost is the first, to a directory that it makes.

@@ -52,6 +52,7 @@ type Store struct {
 const (
 	blobsDir   = "blobs"
 	layersDir  = "layers"
+	topsDir    = "tops"
 	rootsDir   = "roots"
 	partialDir = "partial"
 	tmpDir     = "tmp"
@@ -100,7 +101,7 @@ func Check(cfg Config) error {
 }
 
 func (s *Store) open() error {
-	for _, name := range []string{blobsDir, layersDir, rootsDir, partialDir, tmpDir, emptyDir} {
+	for _, name := range []string{blobsDir, layersDir, topsDir, rootsDir, partialDir, tmpDir, emptyDir} {
 		if _, err := s.dir.Make(name); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ var ErrIDs = errors.New("the ids of /etc/subuid and /etc/subgid cannot be used")
 type task struct {
 	Tar   *tarTask   `json:",omitempty"`
 	Merge *mergeTask `json:",omitempty"`
+	Top   *topTask   `json:",omitempty"`
 	Upper *upperTask `json:",omitempty"`
 	Give  *giveTask  `json:",omitempty"`
 	// Measure is a directory.
@@ -36,6 +37,12 @@ type tarTask struct {
 type mergeTask struct {
 	To      string
 	Layers  []string
+	Options unpack.MergeOptions
+}
+
+type topTask struct {
+	To      string
+	Layers  []unpack.Layer
 	Options unpack.MergeOptions
 }
 

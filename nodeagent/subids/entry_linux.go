@@ -56,6 +56,8 @@ func (t task) do(ctx context.Context, in *bufio.Reader, a *answer) (err error) {
 		a.Stats, err = unpack.Tar(ctx, t.Tar.Dir, in, t.Tar.Options)
 	case t.Merge != nil:
 		err = unpack.Merge(ctx, t.Merge.To, t.Merge.Layers, t.Merge.Options)
+	case t.Top != nil:
+		err = unpack.Top(ctx, t.Top.To, t.Top.Layers, t.Top.Options)
 	case t.Upper != nil:
 		err = unpack.Upper(t.Upper.Dir, t.Upper.Layer, unpack.Shift{})
 	case t.Give != nil:

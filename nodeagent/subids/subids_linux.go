@@ -69,6 +69,13 @@ func Merge(ctx context.Context, maps userids.Maps, to string, layers []string, o
 	return err
 }
 
+// Top is unpack.Top with the owners of the layers.
+func Top(ctx context.Context, maps userids.Maps, to string, layers []unpack.Layer, o unpack.MergeOptions) error {
+	o.Owners, o.Shift = true, identity(maps)
+	_, err := run(ctx, maps, task{Top: &topTask{to, layers, o}}, nil)
+	return err
+}
+
 // Upper is unpack.Upper with the owner of the layer.
 func Upper(ctx context.Context, maps userids.Maps, dir, layer string) error {
 	_, err := run(ctx, maps, task{Upper: &upperTask{dir, layer}}, nil)

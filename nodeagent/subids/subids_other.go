@@ -19,6 +19,11 @@ func Tar(context.Context, userids.Maps, string, io.Reader, unpack.Options) (unpa
 // Merge fails, as Tar does.
 func Merge(context.Context, userids.Maps, string, []string, unpack.MergeOptions) error { return ErrIDs }
 
+// Top fails, as Tar does.
+func Top(context.Context, userids.Maps, string, []unpack.Layer, unpack.MergeOptions) error {
+	return ErrIDs
+}
+
 // Upper fails, as Tar does.
 func Upper(context.Context, userids.Maps, string, string) error { return ErrIDs }
 

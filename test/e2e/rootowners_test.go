@@ -60,8 +60,8 @@ func TestRootUserOwners(t *testing.T) {
 				t.Fatal(out)
 			}
 			k.ok(t, "wait --for=condition=Ready pod/owners pod/as1000 --timeout=2m")
-			out, _ := k.run(t, "", "exec", "owners", "--", "sh", "-c", "stat -c '%n %u:%g %a' / /o /o/* /bin; cat /o/closed; "+
-				"ls /o/gone /o/hidden 2>/dev/null; cat /o/secret/key; echo mine >/o/closed; chown 5:6 /o/closed; stat -c %u:%g /o/closed")
+			out, _ := k.run(t, "", "exec", "owners", "--", "sh", "-c", "stat -c '%n %u:%g %a' / /o /o/* /o/secret/in /bin; "+
+				"cat /o/closed; ls /o/gone /o/hidden 2>/dev/null; cat /o/secret/key; echo mine >/o/closed; chown 5:6 /o/closed; stat -c %u:%g /o/closed")
 			want := `/ 0:0 755
 /o 1000:1000 711
 /o/beyond 65534:65534 644
@@ -70,6 +70,7 @@ func TestRootUserOwners(t *testing.T) {
 /o/link 7:8 777
 /o/secret 33:34 700
 /o/setuid 1000:0 4755
+/o/secret/in 35:36 2750
 /bin 0:0 755
 closed
 /o/hidden:
@@ -93,6 +94,7 @@ key
 				t.Errorf("image rm: %v\n%s", err, out)
 			}
 			empty(t, filepath.Join(u.images, "layers"))
+			empty(t, filepath.Join(u.images, "tops"))
 			empty(t, filepath.Join(u.images, "tmp"))
 		})
 	}
@@ -138,7 +140,8 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// load loads an image of two layers: busybox with files of several users, and what removes some of them.
+// load loads an image of layers: busybox, files of several users, and what removes some of them. The last has no
+// entries for the directories of one of its files, which are closed to others than their owners.
 func (u *imageCluster) load(t *testing.T, name string) {
 	t.Helper()
 	base, _, err := containerd.Box()
@@ -156,6 +159,7 @@ func (u *imageCluster) load(t *testing.T, name string) {
 		owned(1000, 1001, tar.Header{Name: "o/closed", Mode: 0o600}),
 		owned(33, 34, tar.Header{Typeflag: tar.TypeDir, Name: "o/secret/", Mode: 0o700}),
 		owned(33, 34, tar.Header{Name: "o/secret/key", Mode: 0o400}),
+		owned(35, 36, tar.Header{Typeflag: tar.TypeDir, Name: "o/secret/in/", Mode: 0o2750}),
 		owned(1000, 0, tar.Header{Name: "o/setuid", Mode: 0o4755}),
 		owned(7, 8, tar.Header{Typeflag: tar.TypeSymlink, Name: "o/link", Linkname: "closed"}),
 		owned(1000, 1000, tar.Header{Name: "o/gone", Mode: 0o600}),
@@ -163,7 +167,8 @@ func (u *imageCluster) load(t *testing.T, name string) {
 		owned(1000, 1000, tar.Header{Name: "o/hidden/old", Mode: 0o600}),
 		owned(2000000000, 2000000000, tar.Header{Name: "o/beyond", Mode: 0o644}))
 	top := packed(t, nil, owned(1000, 1000, tar.Header{Typeflag: tar.TypeDir, Name: "o/", Mode: 0o711}),
-		tar.Header{Name: "o/.wh.gone"}, tar.Header{Typeflag: tar.TypeDir, Name: "o/hidden/", Mode: 0o755},
+		tar.Header{Name: "o/secret/in/above", Mode: 0o644}, tar.Header{Name: "o/.wh.gone"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "o/hidden/", Mode: 0o755},
 		tar.Header{Name: "o/hidden/.wh..wh..opq"}, tar.Header{Name: "o/hidden/new", Mode: 0o644})
 	u.loadLayers(t, name, base, files, top)
 }

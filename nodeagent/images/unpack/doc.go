@@ -69,9 +69,32 @@ type Stats struct {
 	Bytes, Entries int64
 	// Skipped counts devices that could not be made without root's rights.
 	Skipped int64
-	// Implied are the directories that the archive has no entry for: their owner and mode are those of lower layers, if
-	// there the directory is.
+	// Implied are the directories that the archive has no entry for: their attributes are those of lower layers, if the
+	// directory is there (see Top).
 	Implied []string
+}
+
+// Layer is an unpacked layer.
+type Layer struct {
+	// Dir is its directory.
+	Dir string
+	// Implied is that of its Stats.
+	Implied []string
+}
+
+// Names counts the directories that a layer, or the layers of an image together, have without an entry for them.
+type Names struct{ count, bytes int }
+
+// Add counts one by its path; ErrTooLarge if there are too many.
+func (n *Names) Add(path string) error {
+	const most, mostBytes = 1 << 20, 32 << 20
+	n.count++
+	n.bytes += len(path)
+	if n.count > most || n.bytes > mostBytes {
+		return fmt.Errorf("%w: it has more than %d directories without an entry for them, or more than %d bytes of their "+
+			"paths", ErrTooLarge, most, mostBytes)
+	}
+	return nil
 }
 
 // The kinds of errors, found with errors.Is. Others are the disk's.

@@ -55,7 +55,7 @@ func (m *merger) dir(src, dst string) error {
 	if err != nil {
 		return err
 	}
-	if m.isOpaque(src, entries) {
+	if m.isOpaque(src) {
 		if err := empty(dst); err != nil {
 			return err
 		}
@@ -82,18 +82,18 @@ func (m *merger) closed(src, dst string) error {
 	return errors.Join(err, os.Chmod(src, info.Mode()))
 }
 
-func (m *merger) isOpaque(src string, entries []fs.DirEntry) bool {
+func (m *merger) isOpaque(src string) bool {
 	if m.Flavour == Plain {
-		for _, e := range entries {
-			if e.Name() == Opaque {
-				return true
-			}
-		}
-		return false
+		return exists(filepath.Join(src, Opaque))
 	}
 	var b [1]byte
 	n, err := unix.Lgetxattr(src, m.Flavour.Attribute("opaque"), b[:])
 	return err == nil && n == 1 && b[0] == 'y'
+}
+
+func exists(path string) bool {
+	var s unix.Stat_t
+	return unix.Lstat(path, &s) == nil
 }
 
 // empty removes what is in a directory.
@@ -153,8 +153,7 @@ func (m *merger) hide(srcDir, dstDir, hidden string) error {
 
 func (m *merger) subdir(src, dst string) error {
 	if m.Flavour == Plain { // the marker may come after the directory
-		marker := filepath.Join(filepath.Dir(src), Whiteout+filepath.Base(src))
-		if _, err := os.Lstat(marker); err == nil {
+		if exists(marker(src)) {
 			if err := RemoveAll(dst); err != nil {
 				return err
 			}
@@ -173,6 +172,9 @@ func (m *merger) subdir(src, dst string) error {
 	}
 	return m.dir(src, dst)
 }
+
+// marker is the entry that says that what is at a path was removed.
+func marker(p string) string { return filepath.Join(filepath.Dir(p), Whiteout+filepath.Base(p)) }
 
 func (m *merger) copy(src, dst string, s *unix.Stat_t) error {
 	switch s.Mode & unix.S_IFMT {
@@ -267,7 +269,7 @@ func (m *merger) xattrs(src, dst string) error {
 		if err == nil {
 			err = unix.Lsetxattr(dst, name, value[:n], 0)
 		}
-		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) {
+		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, fs.ErrPermission) {
 			return &fs.PathError{Op: "setxattr " + name, Path: dst, Err: err}
 		}
 	}

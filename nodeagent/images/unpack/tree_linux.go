@@ -19,8 +19,11 @@ type tree struct {
 	root    handle
 	// open are directories by their real paths.
 	open map[string]int
-	// implied are the real paths of directories that were made for what is in them.
-	implied map[string]struct{}
+	// implied are the real paths of directories that were made for what is in them: true for those that are said to be as
+	// they are in lower layers, false for those that take the place of something that the layer removes.
+	implied map[string]bool
+	// names counts what has been in implied.
+	names Names
 	// opaques are the real paths of directories that hide what is below them, unless they have been removed since.
 	opaques map[string]struct{}
 }
@@ -46,7 +49,7 @@ func openTree(dir string, f Flavour) (*tree, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	return &tree{
-		flavour: f, root: handle{fd: fd}, open: make(map[string]int), implied: make(map[string]struct{}),
+		flavour: f, root: handle{fd: fd}, open: make(map[string]int), implied: make(map[string]bool),
 		opaques: make(map[string]struct{}),
 	}, nil
 }
@@ -96,10 +99,9 @@ func (t *tree) walk(p string, create bool) (handle, error) {
 		case err == nil:
 			at = next
 		case errors.Is(err, unix.ENOENT) && create:
-			if at, err = t.mkdir(at, name); err != nil {
+			if at, err = t.imply(at, name); err != nil {
 				return handle{}, err
 			}
-			t.implied[at.path] = struct{}{}
 		case errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP):
 			target, linkErr := readlink(at.fd, name)
 			switch {
@@ -112,10 +114,9 @@ func (t *tree) walk(p string, create bool) (handle, error) {
 				}
 				rest = append(strings.Split(target, "/"), rest...)
 			case create: // a file, or the mark of a removed one, which the archive now uses as a directory
-				if at, err = t.mkdir(at, name); err != nil {
+				if at, err = t.imply(at, name); err != nil {
 					return handle{}, err
 				}
-				t.implied[at.path] = struct{}{}
 			default:
 				return handle{}, unix.ENOTDIR
 			}
@@ -152,6 +153,17 @@ func (t *tree) step(at handle, name string) (handle, error) {
 	}
 	t.open[p] = fd
 	return handle{fd, p}, nil
+}
+
+// imply makes a directory for what is in it.
+func (t *tree) imply(at handle, name string) (handle, error) {
+	made, err := t.mkdir(at, name)
+	if err != nil {
+		return handle{}, err
+	}
+	_, hides := t.opaques[made.path]
+	t.implied[made.path] = !hides
+	return made, t.names.Add(made.path)
 }
 
 // mkdir makes a directory, unless it is there. One that takes the place of a mark of removal hides what is below.
@@ -233,6 +245,9 @@ func (t *tree) whiteout(at handle, name string) error {
 	made, err := t.step(at, name)
 	if err != nil {
 		return err
+	}
+	if t.implied[made.path] {
+		t.implied[made.path] = false
 	}
 	return t.opaque(made)
 }

@@ -36,8 +36,10 @@ func Tar(ctx context.Context, dir string, r io.Reader, o Options) (Stats, error)
 	} else if n > mostTrailer {
 		return Stats{}, hostile("more than %d bytes follow its end", mostTrailer)
 	}
-	for p := range t.implied {
-		u.stats.Implied = append(u.stats.Implied, p)
+	for p, below := range t.implied {
+		if below {
+			u.stats.Implied = append(u.stats.Implied, p)
+		}
 	}
 	return u.stats, nil
 }

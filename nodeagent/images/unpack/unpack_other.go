@@ -21,6 +21,11 @@ func Merge(context.Context, string, []string, MergeOptions) error {
 	return errors.New("layers of images can be unpacked on Linux only")
 }
 
+// Top fails, as Tar does.
+func Top(context.Context, string, []Layer, MergeOptions) error {
+	return errors.New("layers of images can be mounted on Linux only")
+}
+
 // Upper fails, as Tar does.
 func Upper(string, string, Shift) error {
 	return errors.New("layers of images can be mounted on Linux only")

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/cri"
 	"monoplane.dev/nodeagent/runtime/host/sys"
@@ -53,7 +54,7 @@ func newTestImages(t testing.TB, dir string) *testStore {
 	if err != nil {
 		t.Skip("busybox-static is not installed (make deps)")
 	}
-	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay})
+	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay, IDs: ownIDs()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +65,17 @@ func newTestImages(t testing.TB, dir string) *testStore {
 	return &testStore{store, dir}
 }
 
+// ownIDs is the one id that containers of this process have, if it is not root.
+func ownIDs() userids.Maps {
+	if os.Geteuid() == 0 {
+		return userids.Maps{}
+	}
+	return userids.Single()
+}
+
 // openImages is what a second process of the test needs, for as long as it lives.
 func openImages(dir string) (*OCI, error) {
-	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay})
+	store, err := images.Open(images.Config{Dir: dir, Overlay: helper.Overlay, IDs: ownIDs()})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ const (
 	emptyImage = "example.com/empty:1"
 )
 
-// loadFiles brings them to the node.
+// loadFiles brings them to the node. The upper layer of the first has no
+// entries for the directories of its files.
 func (n *node) loadFiles() *testStore {
 	n.t.Helper()
 	dir := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
@@ -33,11 +34,15 @@ func (n *node) loadFiles() *testStore {
 		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 	}
 	lower := archive(n.t, []tar.Header{
-		dir("dir"), dir("bin"), {Name: "dir/file", Mode: 0o640, Uid: 33, Gid: 34}, {Name: "gone"},
+		{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o1751, Uid: 33, Gid: 34}, dir("bin"),
+		{Name: "dir/file", Mode: 0o640, Uid: 33, Gid: 34}, {Name: "gone"},
 		{Name: "bin/tool", Mode: 0o755}, link("inside", "dir"), link("absolute", "/etc"), link("up", "../../../../etc"),
+		{Typeflag: tar.TypeDir, Name: "shut", Mode: 0o600},
+		{Typeflag: tar.TypeDir, Name: "shut/in", Mode: 0o2750, Uid: 33, Gid: 34},
 		link("dir/climbs", "../../../../../../etc/passwd"), link("proc", "/proc/1/root"),
 	}, map[string]string{"dir/file": "below\n", "gone": "x", "bin/tool": "#!/bin/sh\necho runs\n"})
-	upper := archive(n.t, []tar.Header{{Name: "dir/over"}, {Name: ".wh.gone"}}, map[string]string{"dir/over": "above\n"})
+	upper := archive(n.t, []tar.Header{{Name: "dir/over"}, {Name: "shut/in/over"}, {Name: ".wh.gone"}},
+		map[string]string{"dir/over": "above\n"})
 	config := func(layers ...[]byte) string {
 		var ids []string
 		for _, l := range layers {
@@ -49,6 +54,15 @@ func (n *node) loadFiles() *testStore {
 	files := []tar.Header{{Name: "manifest.json"}, {Name: "files.json"}, {Name: "flat.json"}, {Name: "empty.json"},
 		{Name: "lower.tar"}, {Name: "upper.tar"}}
 	store := n.cfg.OCI.Images.(*testStore)
+	n.t.Cleanup(func() { // So that the directory of the test can be removed.
+		closed, err := filepath.Glob(filepath.Join(store.dir, "*", "*", "fs", "shut"))
+		for _, dir := range closed {
+			err = errors.Join(err, os.Chmod(dir, 0o700))
+		}
+		if err != nil {
+			n.t.Error(err)
+		}
+	})
 	if _, err := store.Load(n.t.Context(), bytes.NewReader(archive(n.t, files, map[string]string{
 		"manifest.json": `[{"Config":"files.json","RepoTags":["` + filesImage + `"],"Layers":["lower.tar","upper.tar"]},` +
 			`{"Config":"flat.json","RepoTags":["` + flatImage + `"],"Layers":["lower.tar"]},` +
@@ -102,7 +116,7 @@ func TestRootImageMounted(t *testing.T) {
 		if os.Geteuid() != 0 {
 			owner = "0:0" // As all files of images are without root.
 		}
-		said(t, n.attack(sandbox, "reads", `cd /all; cat dir/file dir/over; stat -c '%a %u:%g' dir/file; ls gone
+		said(t, n.attack(sandbox, "reads", `cd /all; cat dir/file dir/over; stat -c '%a %u:%g' dir/file dir shut/in; ls gone
 /all/bin/tool
 touch new; echo x >dir/over; rm dir/file; chmod 777 dir/file; chown 5:5 dir/file
 mount -o remount,rw /all && echo remounted
@@ -110,14 +124,14 @@ cat /part/over; cat /file; ls /linked; ls /flat | wc -l; ls -A /none | wc -l
 grep -c -E ' /(all|part|file|linked|flat|none) ro' /proc/self/mountinfo`,
 			mounting(filesImage, "", "/all"), mounting(filesImage, "dir", "/part"), mounting(filesImage, "dir/over", "/file"),
 			mounting(filesImage, "inside", "/linked"), mounting(flatImage, "", "/flat"), mounting(emptyImage, "", "/none"), as),
-			"below\nabove\n640 "+owner+"\nls: gone: No such file or directory\nruns\n"+
+			"below\nabove\n640 "+owner+"\n1751 "+owner+"\n2750 "+owner+"\nls: gone: No such file or directory\nruns\n"+
 				"touch: new: Read-only file system\n"+
 				"/bin/sh: can't create dir/over: Read-only file system\n"+
 				"rm: can't remove 'dir/file': Read-only file system\n"+
 				"chmod: dir/file: Read-only file system\n"+
 				"chown: dir/file: Read-only file system\n"+
 				"mount: permission denied (are you root?)\n"+
-				"above\nabove\nclimbs\nfile\nover\n7\n0\n6")
+				"above\nabove\nclimbs\nfile\nover\n8\n0\n6")
 	})
 }
 
