@@ -52,20 +52,21 @@ func (u *unpacker) owner(id int, ranges []IDRange) int {
 	return shifted(uint32(id), ranges)
 }
 
-// setFile gives an open file its attributes. The owner first: changing it takes away capabilities and setuid.
+// setFile gives an open file its attributes. The owner first: changing it takes away capabilities and setuid. The mode
+// last: a user may not give an extended attribute to a file that its mode makes read-only.
 func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 	if u.Owners {
 		if err := unix.Fchown(fd, u.owner(a.uid, u.Shift.UIDs), u.owner(a.gid, u.Shift.GIDs)); err != nil {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, a.mode); err != nil {
-		return err
-	}
 	for name, value := range a.xattrs {
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil && !u.lost(err) {
 			return err
 		}
+	}
+	if err := unix.Fchmod(fd, a.mode); err != nil {
+		return err
 	}
 	return u.setTime(at, base, a)
 }

@@ -227,20 +227,20 @@ func openClosed(src string) (*os.File, error) {
 	return f, errors.Join(err, os.Chmod(src, info.Mode()))
 }
 
-// attributes gives a copy what its original has. The owner first, for changing it takes away setuid and capabilities.
+// attributes gives a copy what its original has, in the order of setFile.
 func (m *merger) attributes(src, dst string, s *unix.Stat_t) error {
 	if m.Owners {
 		if err := os.Lchown(dst, shifted(s.Uid, m.Shift.UIDs), shifted(s.Gid, m.Shift.GIDs)); err != nil {
 			return err
 		}
 	}
+	if err := m.xattrs(src, dst); err != nil {
+		return err
+	}
 	if s.Mode&unix.S_IFMT != unix.S_IFLNK {
 		if err := unix.Chmod(dst, s.Mode&permissions); err != nil {
 			return &fs.PathError{Op: "chmod", Path: dst, Err: err}
 		}
-	}
-	if err := m.xattrs(src, dst); err != nil {
-		return err
 	}
 	times := []unix.Timespec{s.Atim, s.Mtim}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, dst, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -254,6 +255,47 @@ func TestAttributes(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("extended attributes: %q, want %q", got, want)
+	}
+}
+
+// What even its owner may not write has its attributes, in a copy too, for a user who is not root.
+func TestAttributesOfReadOnlyFiles(t *testing.T) {
+	parent := t.TempDir()
+	if os.Geteuid() == 0 {
+		// Files are made, and allowed, as another user by this thread, which ends with the test.
+		runtime.LockOSThread()
+		const nobody = 65534
+		t.Cleanup(func() { _ = unix.Setfsuid(0) }) // It always succeeds.
+		if err := os.Chown(parent, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chmod(filepath.Dir(parent), 0o755), unix.Setfsuid(nobody)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, merged := filepath.Join(parent, "layer"), filepath.Join(parent, "copy")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]string{"SCHILY.xattr.user.kept": "v"}
+	_, err := unpack.Tar(t.Context(), dir, archive(t, []entry{
+		{name: "f", content: "x", mode: 0o444, pax: kept}, {name: "d", kind: tar.TypeDir, mode: 0o555, pax: kept},
+	}), unpack.Options{Flavour: unpack.Plain, Bytes: 1 << 20, Entries: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unpack.Merge(t.Context(), merged, []string{dir}, unpack.MergeOptions{Flavour: unpack.Plain}); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{dir, merged} {
+		for name, mode := range map[string]fs.FileMode{"f": 0o444, "d": 0o555} {
+			var b [9]byte
+			n, err := unix.Lgetxattr(filepath.Join(at, name), "user.kept", b[:])
+			info, statErr := os.Lstat(filepath.Join(at, name))
+			if err != nil || string(b[:max(n, 0)]) != "v" || statErr != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s of %s: %q, %v; %v, %v", name, at, b[:max(n, 0)], err, info, statErr)
+			}
+		}
 	}
 }
 
