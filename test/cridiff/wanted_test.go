@@ -168,7 +168,7 @@ var wanted = eachScenario([]difference{
 		"by this limit a shim knows its processes"},
 	{"image by id|image with a directory of others|image with a missing directory and a user", "* status Groups",
 		"*1002", "<1>78 1002", "containerd 1.6 gives the groups of root to the user of an image"},
-	{"image by known id|image by name", "* status Groups", "*34", "<1>34 77 78", "the same"},
+	{"image by known id|image by name", "* status Groups", "*34|*34 77", "<1>34 77 78", "the same"},
 	{notObeyed, "container start: code", unknown, "OK",
 		"limits that cannot be set are said in the info of the status; relative directories are below /"},
 	{notObeyed, "exited.exitCode", "128", "7|3", "the same"},
