@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // imageConfig is what an image says of its processes.
@@ -111,6 +112,11 @@ func layers() (first, second []byte, err error) {
 		h.PAXRecords = map[string]string{"SCHILY.xattr.user.note": "hello",
 			"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x04" + strings.Repeat("\x00", 14)}
 	})
+	for _, name := range []string{"data/closed/", "data/sticky/"} {
+		h := dir(name, 0o1771)
+		h.Uid, h.Gid, h.ModTime = 33, 34, time.Unix(1e9, 0)
+		head(h)
+	}
 	file("data/old/hidden", 0o644, "not seen\n")
 	file("data/gone/hidden", 0o644, "not seen\n")
 	file("data/changed", 0o600, "before\n")
@@ -128,6 +134,10 @@ func layers() (first, second []byte, err error) {
 	file("data/old/.wh..wh..opq", 0o644, "")
 	file("data/old/fresh", 0o644, "fresh\n")
 	file("data/.wh.gone", 0o644, "")
+	// Files in directories for which this layer has no entry.
+	for _, name := range []string{"data/closed/new", "data/sticky/below/new", "data/fresh/below/new"} {
+		file(name, 0o644, "new\n")
+	}
 	file("data/changed", 0o644, "after\n", owner(1, 2))
 	return base.Bytes(), over.Bytes(), errorsJoin(err, w.Close())
 }
