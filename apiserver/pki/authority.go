@@ -50,7 +50,7 @@ func ensureAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 		return nil, damaged(dir, cert, "it expired on "+pair.cert.NotAfter.UTC().Format(time.DateOnly))
 	}
 	a := &authority{cert: pair.cert, key: pair.key, pem: pair.certPEM}
-	if soon(pair.cert, now) {
+	if due(pair.cert, now) {
 		return a.renewed(dir, now)
 	}
 	return a, nil
@@ -90,7 +90,7 @@ func makeAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 func authorityTemplate(subject pkix.Name, now time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   subject,
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
+		NotBefore: now.Add(-caBackdate), NotAfter: now.Add(caLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true,
 		MaxPathLenZero: true,
 	}

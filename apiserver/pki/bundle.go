@@ -24,6 +24,9 @@ const (
 	maxIssued = adminLife
 	// backdate allows for clients whose clocks are behind.
 	backdate = time.Hour
+	// caBackdate allows for a clock that is set back: clients keep the authority's certificate, and to them everything
+	// that it has signed is as invalid as it. A machine may learn the time after its first start only.
+	caBackdate = 365 * 24 * time.Hour
 )
 
 // AdminUser and AdminGroup are in the administrator's certificate.
@@ -70,7 +73,8 @@ type Identity struct {
 }
 
 // Ensure loads the authority and the administrator's certificate from the directory at path, or makes them when it
-// is empty or absent. They are renewed when a third of their lives is left; KeepRenewed does so later.
+// is empty or absent. They are renewed when a third of their lives is left, or when they are of a time to come;
+// KeepRenewed does so later.
 func Ensure(path string, opts Options) (*Bundle, error) {
 	b := &Bundle{now: opts.Now, log: opts.Logger}
 	if b.now == nil {
@@ -154,15 +158,17 @@ func (b *Bundle) isDue() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	return soon(b.ca.cert, now) || due(b.adminCert, now)
+	return due(b.ca.cert, now) || due(b.adminCert, now)
 }
 
-// renewEvery is the time between two looks at the certificates, of which the shortest-lived in a file has a year.
-const renewEvery = time.Hour
+// renewEvery is the time between two looks at the certificates. Of those in files each has a year, but a clock may be
+// set.
+const renewEvery = 10 * time.Minute
 
 // KeepRenewed renews the authority's and the administrator's certificates in their files when a third of their lives
-// is left, until ctx ends, and returns its error. Each time it calls write, for what is made of them elsewhere, such
-// as the kubeconfig; until write succeeds it is called again. What goes wrong is logged, and tried again in an hour.
+// is left, or when the clock has been set back to before them, until ctx ends, and returns its error. Each time it
+// calls write, for what is made of them elsewhere, such as the kubeconfig; until write succeeds it is called again.
+// What goes wrong is logged, and tried again ten minutes later.
 func (b *Bundle) KeepRenewed(ctx context.Context, write func() error) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -182,7 +188,7 @@ func (b *Bundle) KeepRenewed(ctx context.Context, write func() error) error {
 			written = err == nil
 		}
 		if err != nil {
-			b.log.Error("cannot renew the certificates; trying again in an hour", "error", err)
+			b.log.Error("cannot renew the certificates; trying again in ten minutes", "error", err)
 			continue
 		}
 		b.log.Info("renewed the administrator's certificate")

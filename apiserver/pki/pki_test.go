@@ -360,6 +360,47 @@ func TestKeepRenewed(t *testing.T) {
 	})
 }
 
+// A clock that is set back, as on a machine that learns the time after its first start, leaves nobody out: who trusts
+// the authority trusts the server at once, and within ten minutes there is an administrator's certificate that is
+// valid. An authority of a time to come gets a certificate that is valid, with the same key.
+func TestClockIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wrong time.Duration
+		now := func() time.Time { return time.Now().Add(-wrong) }
+		b := ensure(t, filepath.Join(t.TempDir(), "pki"), Options{Now: now})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		written := b.Admin().Cert
+		go func() { ended <- b.KeepRenewed(ctx, func() error { written = b.Admin().Cert; return nil }) }()
+		first := b.CA()
+		for _, wrong = range []time.Duration{2 * time.Hour, 300 * 24 * time.Hour, 3 * 365 * 24 * time.Hour} {
+			authorityLasts := wrong < caBackdate
+			if _, err := handshake(t, b, now(), "localhost"); err != nil && authorityLasts {
+				t.Errorf("%v back, the server: %v", wrong, err)
+			}
+			time.Sleep(renewEvery + time.Second)
+			synctest.Wait()
+			if _, err := handshake(t, b, now(), "localhost"); err != nil {
+				t.Errorf("%v back, the server, later: %v", wrong, err)
+			}
+			if string(b.CA()) == string(first) != authorityLasts {
+				t.Errorf("%v back: the authority's certificate is the first one: %v", wrong, !authorityLasts)
+			}
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(b.CA())
+			_, err := leaf(t, written).Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now(),
+				KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+			if err != nil {
+				t.Errorf("%v back, the administrator: %v", wrong, err)
+			}
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestBadServerNames(t *testing.T) {
 	for _, name := range []string{"", "0.0.0.0", "::", "a b", "-x", "https://x"} {
 		if _, err := Ensure(filepath.Join(t.TempDir(), "pki"), Options{Names: []string{name}}); err == nil {
