@@ -164,6 +164,12 @@ func (n *node) escapeNullRace(sb, reason string) {
 //
 // spec: SEC-1, CTR-7
 func TestRootEscapeConsole(t *testing.T) {
+	console, race, terminals := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dev := range []string{console, race} {
+		if os.Geteuid() == 0 {
+			withTerminals(t, dev)
+		}
+	}
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	before := settings(t)
@@ -184,25 +190,23 @@ func TestRootEscapeConsole(t *testing.T) {
 	if !try("right", t.TempDir(), "/beside", "no reason") {
 		t.Fatal("no container with a terminal is made")
 	}
-	console := t.TempDir()
-	terminals := t.TempDir()
 	for _, l := range [][2]string{{reached, filepath.Join(console, "console")}, {reached, filepath.Join(terminals, "0")},
 		{"/dev/ptmx", filepath.Join(terminals, "ptmx")}} {
 		if err := os.Symlink(l[0], l[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(console, "pts"), 0o755); err != nil {
-		t.Fatal(err)
+	reason := "/dev/console"
+	if os.Geteuid() != 0 {
+		reason = "/dev/pts/ptmx" // Its /dev has no terminals, which a user cannot put there.
 	}
-	if try("console", console, "/dev", "/dev/console") {
+	if try("console", console, "/dev", reason) {
 		t.Error("a terminal is mounted where a link is")
 	}
 	if try("terminals", terminals, "/dev/pts", "ptmx") {
 		t.Error("a link in the place of a terminal is mounted")
 	}
 	if os.Geteuid() == 0 {
-		race := t.TempDir()
 		file, link := filepath.Join(race, "console"), filepath.Join(race, "link")
 		err := unix.Mknod(filepath.Join(race, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
 		if err == nil {
@@ -223,6 +227,24 @@ func TestRootEscapeConsole(t *testing.T) {
 	if after := settings(t); after != before {
 		t.Errorf("the machine has\n%s\nand had\n%s", after, before)
 	}
+}
+
+// withTerminals gives a directory that is to be a container's /dev terminals of its own.
+func withTerminals(t *testing.T, dev string) {
+	t.Helper()
+	pts := filepath.Join(dev, "pts")
+	err := os.Mkdir(pts, 0o755)
+	if err == nil {
+		err = unix.Mount("devpts", pts, "devpts", 0, "newinstance,ptmxmode=0666")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(pts, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What is written to /proc while a container is made, such as labels of processes, goes to /proc: no volume and no
