@@ -137,7 +137,7 @@ test-root: build kubectl act ## Run the tests that need root (cgroups, other use
 
 .PHONY: test-vm
 test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=group ONLY=test MINUTES=180); as root
-	nice tools/vm/run
+	tools/vm/run
 
 # Tests of runtime "host" that wait, or are about files, with images as without.
 SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
@@ -41,6 +39,11 @@ func create(c command) (pid int, err error) {
 		return 0, err
 	}
 	ungrouped := b.Spec.Linux.CgroupsPath == ""
+	if ungrouped {
+		if err := shutGroups(); err != nil {
+			return 0, err
+		}
+	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
 		CgroupName: c.id, Spec: b.Spec, RootlessCgroups: b.Rootless || ungrouped,
 		// The kernel lets a user who is not root have 200 keys only: there the keys are the pod's, see the shim.
@@ -64,36 +67,7 @@ func create(c command) (pid int, err error) {
 	if err := container.Start(p); err != nil {
 		return 0, err
 	}
-	if pid, err = p.Pid(); err != nil {
-		return 0, err
-	}
-	if ungrouped {
-		state, err := container.State()
-		if err != nil {
-			return 0, err
-		}
-		leaveGroups(pid, c.id, state.CgroupPaths)
-	}
-	return pid, nil
-}
-
-// leaveGroups takes a process out of the groups of a name, into those above, and removes them. Libcontainer makes
-// them, as far as the kernel lets it, for a container that is to have none, and nobody else knows of them.
-func leaveGroups(pid int, name string, groups map[string]string) {
-	for _, dir := range groups {
-		if filepath.Base(dir) != name {
-			continue
-		}
-		procs, err := os.OpenFile(filepath.Join(filepath.Dir(dir), "cgroup.procs"), os.O_WRONLY, 0)
-		if err != nil {
-			continue // neither could libcontainer
-		}
-		_, err = procs.WriteString(strconv.Itoa(pid))
-		_ = procs.Close()
-		if err == nil {
-			_ = os.Remove(dir) // it may never have been made
-		}
-	}
+	return p.Pid()
 }
 
 // execute runs one more process in a container that runs.

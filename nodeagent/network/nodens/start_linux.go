@@ -183,7 +183,8 @@ func launch(
 	defer begin.Close()
 	attr.Setsid = true
 	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{helper.Argv0}, Dir: "/", Stderr: log, SysProcAttr: attr,
-		Env:        []string{"GOMAXPROCS=2", "GOGC=50", "GORACE=atexit_sleep_ms=0", helper.First + "=1"},
+		Env: []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=disablethp=1", "GORACE=atexit_sleep_ms=0",
+			helper.First + "=1"},
 		ExtraFiles: append(slices.Clone(files), wait)}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -69,9 +69,10 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	}
 	proc, noView, err := r.spawn(ctx, sb, &os.ProcAttr{
 		Dir: sb.dir,
-		// Little memory is worth more than speed to a process that mostly waits. Options of the race detector are
-		// handed on: with its own ones every process that it watches sleeps a second before it exits.
-		Env: []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single",
+		// Little memory is worth more than speed to a process that mostly waits, and where the kernel gives large pages
+		// to all, one of them would be more than all it needs. Options of the race detector are handed on: with its
+		// own ones every process that it watches sleeps a second before it exits.
+		Env: []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GODEBUG=disablethp=1", "GOTRACEBACK=single",
 			raceOptions + "=" + os.Getenv(raceOptions)},
 		Files: []*os.File{null, log, log, theirs, claimed, lock, helper},
 		Sys:   &syscall.SysProcAttr{Setsid: true},

@@ -171,8 +171,8 @@ func (p *pod) bearHolder(args []string, attr *syscall.SysProcAttr) (pid, conn in
 		defer p.mu.Unlock()
 		// The containers may look into it: it is the helper, which nobody can change.
 		pid, err = syscall.ForkExec(helperPath, append([]string{initArgv0}, args...), &syscall.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: append(null.fds(), uintptr(pair[1])),
-			Sys: attr,
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GODEBUG=disablethp=1", "GOTRACEBACK=single"},
+			Files: append(null.fds(), uintptr(pair[1])), Sys: attr,
 		})
 		if err == nil {
 			p.children[pid] = &child{ended: func(syscall.WaitStatus) {}}
