@@ -116,7 +116,9 @@ func TestRootImageDefaultAppArmor(t *testing.T) {
 	look := "for f in " + strings.Join(slices.Concat(shut, open), " ") + `; do
   if (: >>$f) 2>/dev/null; then echo $f open; else echo $f shut; fi
 done
-if head -c 1 /proc/kcore >/dev/null 2>&1; then echo kcore open; else echo kcore shut; fi
+for f in /proc/kcore /sys/firmware/memmap/0/start; do
+  if head -c 1 $f >/dev/null 2>&1; then echo $f open; else echo $f shut; fi
+done
 if mkdir /m && mount -t tmpfs none /m 2>/dev/null; then echo mount open; else echo mount shut; fi
 sleep 1000 & ls /proc/$!/fd >/dev/null && kill $! && echo child ended
 trap 'echo told; exit 7' TERM
@@ -138,7 +140,7 @@ while :; do sleep 1000 & wait $!; done`
 		id := n.run(sb, config)
 		eventually(t, of+": it has looked", func() bool { return strings.Contains(n.logText(id), "looked\n") })
 		text := n.logText(id)
-		for _, path := range append(shut, "kcore", "mount") {
+		for _, path := range append(shut, "/proc/kcore", "/sys/firmware/memmap/0/start", "mount") {
 			want := map[string]string{"default": path + " shut\n", "unconfined": path + " open\n"}[of]
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: not %q", of, want)

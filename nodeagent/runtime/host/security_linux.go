@@ -40,7 +40,7 @@ func security(config *runtimeapi.ContainerConfig, req *shimwire.StartRequest) er
 		return badRequest("the host runtime cannot give a pod users of its own (hostUsers: false): its image is the " +
 			"machine's filesystem, whose users are the machine's")
 	}
-	req.NoNewPrivs, req.ReadOnlyRoot = sec.GetNoNewPrivs() && !sec.GetPrivileged(), sec.GetReadonlyRootfs()
+	req.NoNewPrivs, req.ReadOnlyRoot = sec.GetNoNewPrivs(), sec.GetReadonlyRootfs()
 	if !sec.GetPrivileged() {
 		req.MaskedPaths, req.ReadOnlyPaths = sec.GetMaskedPaths(), sec.GetReadonlyPaths()
 	}

@@ -83,6 +83,8 @@ func TestRights(t *testing.T) {
 		"privileged": {&runtimeapi.LinuxContainerSecurityContext{Privileged: true, Seccomp: &runtimeapi.SecurityProfile{},
 			Capabilities: caps([]string{"SYS_ADMIN"}, []string{"CHOWN"}, nil)},
 			map[string]string{"CapEff": capText(own), "Seccomp": "0"}},
+		"privileged without escalation": {&runtimeapi.LinuxContainerSecurityContext{Privileged: true, NoNewPrivs: true},
+			map[string]string{"CapEff": capText(own), "NoNewPrivs": "1"}},
 		"unconfined": {&runtimeapi.LinuxContainerSecurityContext{Seccomp: &runtimeapi.SecurityProfile{
 			ProfileType: runtimeapi.SecurityProfile_Unconfined}}, map[string]string{"Seccomp": "0"}},
 	} {
