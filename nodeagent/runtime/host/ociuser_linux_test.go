@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // someUser is one who may do nothing special on the machine.
@@ -61,7 +62,11 @@ func asSomeUser(t *testing.T, args ...string) *exec.Cmd {
 	if err := os.Chown(home, someUser, someUser); err != nil {
 		t.Fatal(err)
 	}
-	args = append(args, "-test.skip="+flag.Lookup("test.skip").Value.String(), "-test.timeout=8m", "-test.v")
+	limit := 8 * time.Minute
+	if d, ok := t.Deadline(); ok {
+		limit = time.Until(d) - 30*time.Second // So that it says first what it waits for.
+	}
+	args = append(args, "-test.skip="+flag.Lookup("test.skip").Value.String(), "-test.timeout="+limit.String(), "-test.v")
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+home, "HOME="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser, Gid: someUser}}
