@@ -188,8 +188,8 @@ func disconnect(cluster string) error {
 	if err != nil {
 		return fmt.Errorf("nftables of the machine: %w", err)
 	}
-	conn.AddTable(table.table())
-	conn.DelTable(table.table())
+	conn.AddTable(table.table)
+	conn.DelTable(table.table)
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("the machine's table %s: %w", hostTable(cluster), err)
 	}

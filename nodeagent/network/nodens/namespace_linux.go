@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -396,13 +397,11 @@ func Remove(ctx context.Context, cfg Config) error {
 	return disconnect(cfg.Cluster)
 }
 
-func (n *Namespace) inPodRange(a netip.Addr) bool {
-	for _, r := range n.cfg.PodRanges {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return false
+func (n *Namespace) inPodRange(a netip.Addr) bool { return inRange(&n.cfg, a) }
+
+// inRange tells whether an address is one of the pods' ranges.
+func inRange(cfg *Config, a netip.Addr) bool {
+	return slices.ContainsFunc(cfg.PodRanges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 // hash is what names of the machine carry of the cluster's.

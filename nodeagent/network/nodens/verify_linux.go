@@ -175,7 +175,7 @@ func (n *Namespace) missing() (wrong []string, err error) {
 		return nil, err
 	}
 	if !intact {
-		wrong = append(wrong, "the table "+hostTable(n.cfg.Cluster))
+		wrong = append(wrong, n.machine.title)
 	}
 	if others != n.seen.judged {
 		if n.seen.others, err = othersRules(&n.cfg); err != nil {
