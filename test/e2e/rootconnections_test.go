@@ -22,8 +22,8 @@ import (
 // another pod and to a Service go on all the time, and where the kernel forwards them so do one to another machine,
 // and those from there, and from the machine itself, to a node port, a host port and the port of a load balancer, of
 // which there are new ones meanwhile. Without root, these end with the process that they go through, and can be had
-// again afterwards. A pod's connection to a node port goes on in either case. The other machine sees the address of
-// the pods'.
+// again afterwards. A pod's connections to a node port and to a host port, of another pod and of its own, go on in
+// either case, and there are new ones meanwhile. The other machine sees the address of the pods'.
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {
@@ -50,8 +50,9 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 			own = append(own, newTalk(t, m.network(), "192.0.2.1:"+port))
 		}
 		own = append(own, newTalk(t, m.network(), "127.0.0.1:"+nodePort))
-		onNode := begin("192.0.2.1:" + nodePort)
-		goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
+		onNode := []*talk{begin("192.0.2.1:" + nodePort), begin("192.0.2.1:8088"),
+			newTalk(t, u.podNetwork(t, "echo"), "192.0.2.1:8088")}
+		goOn(t, slices.Concat(inside, own, onNode, []*talk{pod, service, outside})...)
 		ping := func() string {
 			out, _ := k.run(t, "", "exec", "client", "--", "busybox", "ping", "-c1", "-W5", "192.0.2.2")
 			return out
@@ -62,23 +63,23 @@ func TestRootConnectionsLiveOn(t *testing.T) {
 
 		u.now.kill(t)
 		if forwarded {
-			goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
+			goOn(t, slices.Concat(inside, own, onNode, []*talk{pod, service, outside})...)
 			goOn(t, newTalks(t, far.network(), inside)...)
 			goOn(t, newTalks(t, m.network(), own)...)
 		} else {
-			goOn(t, pod, service, onNode)
+			goOn(t, slices.Concat(onNode, []*talk{pod, service})...)
 			for _, c := range slices.Concat(inside, own, []*talk{outside}) {
 				c.ends(t)
 			}
 		}
-		goOn(t, begin(onNode.address))
+		goOn(t, newTalks(t, client, onNode)...)
 		u.begin(t)
 		k.ok(t, "wait --for=condition=Ready pod/echo pod/client --timeout=2m")
 		if !forwarded {
 			outside, inside = begin(elsewhere), newTalks(t, far.network(), inside)
 			own = newTalks(t, m.network(), own)
 		}
-		goOn(t, slices.Concat(inside, own, []*talk{pod, service, onNode, outside})...)
+		goOn(t, slices.Concat(inside, own, onNode, []*talk{pod, service, outside})...)
 		goOn(t, newTalks(t, far.network(), inside)...)
 		goOn(t, newTalks(t, m.network(), own)...)
 		for address := range from() {

@@ -16,7 +16,8 @@ import (
 // TestRootReach follows what pods of images reach, and who reaches them, beyond Services by their own address, as root
 // and as a user who is not: the API, which they know by the mounted certificate and which knows them by the mounted
 // token; ports elsewhere that refuse; addresses that somebody leads to the node (externalIPs); ports of the machine
-// (hostPort); what policies leave of all that; and how fast they may send (kubernetes.io/egress-bandwidth).
+// (hostPort), from pods and from elsewhere; what policies leave of all that; and how fast they may send
+// (kubernetes.io/egress-bandwidth).
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootReach(t *testing.T) {
@@ -101,12 +102,15 @@ func TestRootReach(t *testing.T) {
 			becomes("a port elsewhere where nobody listens", "nc -w 5 192.0.2.2 9001 </dev/null", "Connection refused")
 			becomes("an address that leads to the node", "echo | nc -w 5 198.51.100.7 80", "web")
 
+			const hostPort = "echo | nc -w 5 192.0.2.1 8088"
+			becomes("a host port", hostPort, "web")
 			eventually(t, "clients elsewhere reach the host port", fromFar("8088"))
 			apply(strings.ReplaceAll(hostPortManifest, "NAME", "second"))
 			k.until(t, "describe pod second", `FailedScheduling .*free ports`)
 
 			apply(reachPolicies)
 			becomes("a pod that is isolated", "echo | nc -w 5 web.default.svc.cluster.local 80", "refused")
+			becomes("a host port of a pod that is isolated", hostPort, "refused")
 			eventually(t, "clients elsewhere do not reach the host port of a pod that is isolated", not(fromFar("8088")))
 			k.ok(t, `patch networkpolicy web --type=json `+
 				`-p=[{"op":"add","path":"/spec/ingress/0/from/-","value":{"ipBlock":{"cidr":"192.0.2.2/32"}}}]`)
@@ -115,6 +119,7 @@ func TestRootReach(t *testing.T) {
 			becomes("the API of the node", "/kubectl auth whoami -o jsonpath={.status.userInfo.username}", self)
 			k.ok(t, "label pod client role=friend")
 			becomes("a friend", "echo | nc -w 5 web.default.svc.cluster.local 80", "web")
+			becomes("a friend by the host port", hostPort, "web")
 			k.ok(t, "delete networkpolicy --all")
 			becomes("a server elsewhere", "nc -w 5 192.0.2.2 9000 </dev/null", "outside")
 			eventually(t, "clients elsewhere reach the host port again", fromFar("8088"))
@@ -125,11 +130,13 @@ func TestRootReach(t *testing.T) {
 				_, out := fromFar("8088")()
 				return strings.HasPrefix(out, "second"), out
 			})
+			becomes("the host port of the next pod", hostPort, "second")
 			k.ok(t, "delete pod second --timeout=2m")
 			eventually(t, "nobody has the host port", func() (bool, string) {
 				_, out := fromFar("8088")()
 				return strings.Contains(out, "refused"), out
 			})
+			becomes("a host port that nobody has", hostPort, "refused")
 
 			// Each attempt to make the pod has another sandbox, but says the same: one event, which is counted.
 			taken, err := insideOf(m, func() (net.Listener, error) { return net.Listen("tcp", ":8088") })

@@ -19,6 +19,7 @@ const (
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
 	ctaStatus     = 3
+	ctaMark       = 8
 	ctaID         = 12
 
 	ctaTupleIP    = 1
@@ -44,6 +45,7 @@ type Tuple struct {
 type Flow struct {
 	Family      byte
 	Orig, Reply Tuple
+	Mark        uint32
 	status      uint32
 
 	rawOrig, id []byte
@@ -115,6 +117,8 @@ func parseFlow(data []byte) (Flow, error) {
 			d.Do(func(b []byte) error { return f.Reply.parse(b) })
 		case ctaStatus:
 			f.status = d.Uint32()
+		case ctaMark:
+			f.Mark = d.Uint32()
 		case ctaID:
 			f.id = d.Bytes()
 		}

@@ -10,8 +10,9 @@
 // What the namespaces hold:
 //
 //   - In the node namespace: one routed veth for each pod, with a route of /32 and /128 to it; the addresses of
-//     Gateway on the near end, through which the pod reaches everything; the nftables table "monoplane", which is this
-//     package's. Other packages have tables of their own: monoplane-services, monoplane-policy.
+//     Gateway on the near end, through which the pod reaches everything; the nftables tables "monoplane" and, for pods
+//     that use host ports, "monoplane-hostports", which are this package's. Other packages have tables of their own:
+//     monoplane-services, monoplane-policy.
 //   - In a pod's: eth0 with the pod's addresses, a default route through the gateway, lo.
 //   - As root, on the machine: one veth, whose name begins with "mp" and names the cluster, with routes of the pod and
 //     service ranges through it, and the nftables table "monoplane-CLUSTER", which masquerades what pods send out.

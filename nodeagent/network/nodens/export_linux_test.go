@@ -8,3 +8,6 @@ var (
 	HostLink  = hostLink
 	HostTable = hostTable
 )
+
+// InsideTable is the name of the table by which the node namespace leads pods to host ports.
+const InsideTable = insideName

@@ -34,10 +34,10 @@ var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
 //	  what the machine's loopback sends over our link                   the same
 //
 // So clients outside of the machine, and its own programs, are led to the targets of node ports and host ports by the
-// kernel. The process has the ports as well, and serves all whom the kernel does not lead: pods, who do not come over
-// those links, and strangers, whom nobody inside could answer or who claim to be somebody inside. The set links is the
-// gate: it is empty while the kernel must not lead anybody; the machine's loopback among them stands for its own
-// programs.
+// kernel. The process has the ports as well, and serves all whom the kernel does not lead: pods where no insideTable
+// leads them, who do not come over those links, and strangers, whom nobody inside could answer or who claim to be
+// somebody inside. The set links is the gate: it is empty while the kernel must not lead anybody; the machine's
+// loopback among them stands for its own programs.
 type machineTable struct{ portTable }
 
 func newMachineTable(cfg *Config) *machineTable {

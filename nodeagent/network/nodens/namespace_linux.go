@@ -28,6 +28,7 @@ type Namespace struct {
 	// segment is the most of a connection that pods hand on in one piece, in bytes, if their links can.
 	segment int
 	machine *machineTable // Nil without root.
+	inside  *insideTable
 
 	// verifying admits one of Open, Verify and Close at a time to what follows it.
 	verifying sync.Mutex
@@ -59,6 +60,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	defer lock.Close()
 	n := &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string]hostPorts{},
 		passage: newPassage()}
+	n.inside = newInsideTable(n)
 	n.work, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -75,6 +77,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n.inside.adopt()
 	if !n.cfg.Rootless {
 		n.machine = newMachineTable(&n.cfg)
 		n.machine.adopt()
@@ -184,6 +187,9 @@ func (n *Namespace) setUp(ctx context.Context) error {
 	n.seen.inside = ruleset{} // So that the next Verify does it again where this fails.
 	if _, _, err := n.helper.call(ctx, &wire.Request{Setup: n.setup}); err != nil {
 		return fmt.Errorf("the node namespace cannot be set up: %w", err)
+	}
+	if err := n.inside.replace(); err != nil {
+		return err
 	}
 	n.remember()
 	return nil
@@ -358,8 +364,8 @@ func (n *Namespace) Close() error {
 	defer n.verifying.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.machine != nil {
-		n.machine.close() // Its rules stay as they are.
+	for _, t := range n.portTables(true) {
+		t.close() // Its rules stay as they are.
 	}
 	for _, had := range n.ports {
 		for _, p := range had.served {

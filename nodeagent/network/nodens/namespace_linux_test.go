@@ -270,7 +270,7 @@ func testNFTables(t *testing.T) {
 	for _, table := range tables {
 		names[table.Name] = true
 	}
-	if !names["mine"] || !names["monoplane"] || len(names) != 2 {
+	if !names["mine"] || !names["monoplane"] || !names[nodens.InsideTable] || len(names) != 3 {
 		t.Errorf("the tables are %v", names)
 	}
 }

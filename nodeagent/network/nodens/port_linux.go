@@ -116,8 +116,8 @@ func (n *Namespace) changePorts(ctx context.Context, owner string, end []*Port, 
 		ports[i].led = led
 		maps.Copy(begun, led)
 	}
-	if n.machine != nil {
-		n.machine.change(ended, begun, func(k hostPort, l lead) bool {
+	for _, t := range n.portTables(owner != "") {
+		t.change(ended, begun, func(k hostPort, l lead) bool {
 			if _, is := taken[k]; is {
 				return true
 			}
@@ -201,8 +201,8 @@ func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*
 // Close ends the port and its connections, and waits for them to have ended.
 func (p *Port) Close() error {
 	p.stopServing()
-	if p.n.machine != nil {
-		p.n.machine.change(p.led, nil, none)
+	for _, t := range p.n.portTables(false) {
+		t.change(p.led, nil, none)
 	}
 	return nil
 }
@@ -211,17 +211,16 @@ func (p *Port) Close() error {
 // outside, until somebody serves the port again, or others of the same owner without it.
 func (p *Port) Release() {
 	p.stopServing()
-	if p.n.machine != nil {
-		p.n.machine.leave(p.led)
+	for _, t := range p.n.portTables(false) {
+		t.leave(p.led)
 	}
 }
 
 // RetainPorts ends ports of sandboxes that are no more, which a server before has served.
 func (n *Namespace) RetainPorts(exists func(sandbox string) bool) {
-	if n.machine == nil {
-		return
+	for _, t := range n.portTables(true) {
+		t.change(nil, nil, func(_ hostPort, l lead) bool { return l.owner != "" && !exists(l.owner) })
 	}
-	n.machine.change(nil, nil, func(_ hostPort, l lead) bool { return l.owner != "" && !exists(l.owner) })
 }
 
 // stopServing ends what this process does for the port, and waits for its connections to have ended.
@@ -408,8 +407,11 @@ func (n *Namespace) closeHostPorts(sandbox string) error {
 	defer n.mu.Unlock()
 	n.changePorts(n.work, sandbox, n.ports[sandbox].served, nil)
 	delete(n.ports, sandbox)
-	if n.machine == nil {
-		return nil
+	for _, t := range n.portTables(true) {
+		// Without the node namespace there are no rules either.
+		if err := t.settle(); err != nil && !errors.Is(err, errNoHelper) {
+			return err
+		}
 	}
-	return n.machine.settle()
+	return nil
 }

@@ -20,16 +20,16 @@ import (
 )
 
 // behindOthers is where the chains of a portTable look at what comes to the machine's ports: who else translates
-// addresses goes before us, as before the sockets of this process.
+// addresses goes before us, as before the sockets of this process. In the node namespace those are Services.
 const behindOthers = -99
 
 // mostElements bounds the elements of one message: it has room for 64 KiB.
 const mostElements = 200
 
 // portTable keeps a table of nftables by which the kernel leads clients of the machine's ports to their targets, also
-// while no server runs: machineTable. Of each family a table has
+// while no server runs. There are two: machineTable, and insideTable for pods. Of each family a table has
 //
-//	a gate               who is led, such as those who come over links
+//	a gate               who is led: links, or addresses of the machine
 //	ports, addressports  maps from ports, at all addresses of the machine or at one, to targets
 //
 // Rules decide about first packets. What is led stays so until the port ends, or the gate is closed: then connection
@@ -56,7 +56,7 @@ type portTable struct {
 	stale bool
 }
 
-// place is what a table does not have in common with others.
+// place is what the tables do not have in common.
 type place struct {
 	table *nftables.Table
 	// title is how errors call the table.
@@ -68,6 +68,9 @@ type place struct {
 	gateType func(v6 bool) nftables.SetDatatype
 	// strangers are ranges whose clients are led nowhere. Without any, there is no set of them.
 	strangers []netip.Prefix
+	// hairpins says that targets are clients, too: there is a set of them, each twice, for what leads back to where it
+	// comes from.
+	hairpins bool
 	// write writes the rules.
 	write func(r *rules.Table, all []tableSets)
 	// through tells of a flow that is translated whether that can be by a port of the table. Where it is through none
@@ -104,10 +107,21 @@ func newPortTable(cfg *Config, at place) portTable {
 	return portTable{cfg: cfg, place: at, ports: map[hostPort]lead{}, left: map[hostPort]bool{}, stale: true}
 }
 
+// portTables are the tables that ports are in: those of sandboxes, or others, to which rules of Services lead pods.
+func (n *Namespace) portTables(ofSandboxes bool) (all []*portTable) {
+	if n.machine != nil {
+		all = append(all, &n.machine.portTable)
+	}
+	if ofSandboxes {
+		all = append(all, &n.inside.portTable)
+	}
+	return all
+}
+
 // leads returns what of a port the kernel can lead.
 func (n *Namespace) leads(owner string, cfg *PortConfig) map[hostPort]lead {
 	at := cfg.Listen.Addr().Unmap()
-	if n.machine == nil || at.IsLoopback() || at.IsLinkLocalUnicast() || cfg.Listen.Port() == 0 {
+	if at.IsLoopback() || at.IsLinkLocalUnicast() || cfg.Listen.Port() == 0 {
 		return nil
 	}
 	led := map[hostPort]lead{}
@@ -128,12 +142,12 @@ func (n *Namespace) leads(owner string, cfg *PortConfig) map[hostPort]lead {
 type tableSets struct {
 	v6 bool
 	// ports are those at all addresses, addressPorts those at one.
-	gate, strangers, ports, addressPorts *nftables.Set
+	gate, strangers, hairpins, ports, addressPorts *nftables.Set
 }
 
 // all are those that the table has.
 func (s *tableSets) all() []*nftables.Set {
-	return slices.DeleteFunc([]*nftables.Set{s.gate, s.strangers, s.ports, s.addressPorts},
+	return slices.DeleteFunc([]*nftables.Set{s.gate, s.strangers, s.hairpins, s.ports, s.addressPorts},
 		func(set *nftables.Set) bool { return set == nil })
 }
 
@@ -142,8 +156,8 @@ func inSet(set *nftables.Set, is bool, e ...expr.Any) []expr.Any {
 	return append(e, &expr.Lookup{SourceRegister: nft.Register, SetName: set.Name, SetID: set.ID, Invert: !is})
 }
 
-// lead ends a rule: it leads what is for a port that is in a map.
-func (s *tableSets) lead(in *nftables.Set) []expr.Any {
+// lead ends a rule: it leads what is for a port that is in a map, after it has done more.
+func (s *tableSets) lead(in *nftables.Set, more ...expr.Any) []expr.Any {
 	key, next := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nft.Quarter}}, uint32(nft.Quarter+1)
 	if in == s.addressPorts {
 		key, next = append(key, nft.Destination(s.v6, next)), next+nft.Width(s.v6)
@@ -152,12 +166,14 @@ func (s *tableSets) lead(in *nftables.Set) []expr.Any {
 	if s.v6 {
 		family = unix.NFPROTO_IPV6
 	}
-	return append(key,
+	return slices.Concat(key, []expr.Any{
 		nft.DestinationPort(next),
 		&expr.Lookup{SourceRegister: nft.Register, DestRegister: nft.Register, IsDestRegSet: true, SetName: in.Name,
 			SetID: in.ID},
+	}, more, []expr.Any{
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: nft.Register,
-			RegProtoMin: nft.Quarter + nft.Width(s.v6)})
+			RegProtoMin: nft.Quarter + nft.Width(s.v6)},
+	})
 }
 
 // sets are those of the families that pods have.
@@ -187,6 +203,10 @@ func (t *portTable) sets() []tableSets {
 		if len(t.strangers) > 0 {
 			s.strangers = add(nftables.Set{Name: "strangers" + v, KeyType: addr, Interval: true})
 		}
+		if t.hairpins {
+			s.hairpins = add(nftables.Set{Name: "hairpins" + v, Concatenation: true,
+				KeyType: nftables.MustConcatSetType(addr, addr)})
+		}
 		all = append(all, s)
 	}
 	return all
@@ -213,7 +233,7 @@ type content struct {
 	ports map[hostPort]lead
 	gate  [2][]string
 	text  string // The rules.
-	whole bool   // All sets are there, and strangers are as they should be.
+	whole bool   // All sets are there, and have what they need beside.
 }
 
 // read reads the table. What of it is not there, or not ours, is left out.
@@ -230,6 +250,7 @@ func (t *portTable) read() (content, error) {
 	if err != nil {
 		return c, fmt.Errorf("the sets of %s: %w", t.title, err)
 	}
+	hairpins := map[netip.Addr]bool{}
 	for _, s := range t.sets() {
 		for _, set := range s.all() {
 			if !slices.ContainsFunc(there, func(is *nftables.Set) bool { return is.Name == set.Name }) {
@@ -249,6 +270,9 @@ func (t *portTable) read() (content, error) {
 				case s.gate:
 					i := nft.Index(s.v6)
 					c.gate[i] = append(c.gate[i], string(e.Key))
+				case s.hairpins:
+					a, _ := netip.AddrFromSlice(e.Key[:len(e.Key)/2])
+					hairpins[a] = true
 				default:
 					if k, l, ok := entryOf(e, s.v6, set == s.addressPorts); ok {
 						c.ports[k] = l
@@ -259,6 +283,7 @@ func (t *portTable) read() (content, error) {
 	}
 	slices.Sort(c.gate[0])
 	slices.Sort(c.gate[1])
+	c.whole = c.whole && (!t.hairpins || maps.Equal(hairpins, targets(c.ports)))
 	return c, nil
 }
 
@@ -296,7 +321,7 @@ func (t *portTable) writeAll() error {
 		}
 		t.write(r, all)
 		// In as few transactions as there may be, and behind the rules that need them.
-		return t.put(b, all, t.ports, addElements)
+		return t.put(b, all, t.ports, targets(t.ports), addElements)
 	})
 	if err != nil {
 		return fmt.Errorf("%s is refused by its nftables: %w", t.title, err)
@@ -332,12 +357,21 @@ func (t *portTable) batch(f func(*nft.Batch) error) error {
 	return err
 }
 
-// put puts ports into the maps, or takes them out, by f.
-func (t *portTable) put(b *nft.Batch, all []tableSets, ports map[hostPort]lead,
+// targets are where ports lead.
+func targets(ports map[hostPort]lead) map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, l := range ports {
+		all[l.to.Addr()] = true
+	}
+	return all
+}
+
+// put puts ports and hairpins into the sets, or takes them out, by f.
+func (t *portTable) put(b *nft.Batch, all []tableSets, ports map[hostPort]lead, hairpins map[netip.Addr]bool,
 	f func(*nft.Batch, *nftables.Set, []nftables.SetElement) error,
 ) error {
 	for _, s := range all {
-		var everywhere, one []nftables.SetElement
+		var everywhere, one, back []nftables.SetElement
 		for k, l := range ports {
 			if k.at.Addr().Is6() != s.v6 {
 				continue
@@ -353,7 +387,12 @@ func (t *portTable) put(b *nft.Batch, all []tableSets, ports map[hostPort]lead,
 				one = append(one, e)
 			}
 		}
-		if err := errors.Join(f(b, s.ports, everywhere), f(b, s.addressPorts, one)); err != nil {
+		for a := range hairpins {
+			if s.hairpins != nil && a.Is6() == s.v6 {
+				back = append(back, nftables.SetElement{Key: slices.Concat(a.AsSlice(), a.AsSlice())})
+			}
+		}
+		if err := errors.Join(f(b, s.ports, everywhere), f(b, s.addressPorts, one), f(b, s.hairpins, back)); err != nil {
 			return err
 		}
 	}
@@ -446,14 +485,22 @@ func (t *portTable) change(end, begin map[hostPort]lead, lapsed func(hostPort, l
 	if len(gone)+len(come) == 0 || t.closed {
 		return
 	}
+	had := targets(t.ports)
 	for k := range gone {
 		delete(t.ports, k)
 		delete(t.left, k)
 	}
 	maps.Copy(t.ports, come)
+	now := targets(t.ports)
+	for a := range had {
+		if now[a] {
+			delete(had, a)
+			delete(now, a)
+		}
+	}
 	t.carryOut(func(b *nft.Batch) error {
 		all := t.sets()
-		return errors.Join(t.put(b, all, gone, deleteElements), t.put(b, all, come, addElements))
+		return errors.Join(t.put(b, all, gone, had, deleteElements), t.put(b, all, come, now, addElements))
 	})
 	t.forget(gone)
 }

@@ -23,6 +23,14 @@ func TestRootPortsOfFamilies(t *testing.T) {
 	asRoot(t, func(t *testing.T) { testPortsOfFamilies(t) }, strangeClients)
 }
 
+func TestRootHostPortsOfPods(t *testing.T)         { asRoot(t, testHostPortsOfPods) }
+func TestRootHostPortsOfPodsEnd(t *testing.T)      { asRoot(t, testHostPortsOfPodsEnd) }
+func TestRootHostPortsOfPodsLapse(t *testing.T)    { asRoot(t, testHostPortsOfPodsLapse) }
+func TestRootHostPortsOfPodsRepaired(t *testing.T) { asRoot(t, testHostPortsOfPodsRepaired) }
+func TestRootHostPortsAtAddresses(t *testing.T)    { asRoot(t, testHostPortsAtAddresses) }
+func TestRootHostPortsOfOneFamily(t *testing.T)    { asRoot(t, testHostPortsOfOneFamily) }
+func TestRootHostPortsBesideServices(t *testing.T) { asRoot(t, testHostPortsBesideServices) }
+
 func TestRootHelperKilled(t *testing.T)       { asRoot(t, testHelperKilled) }
 func TestRootHelperHangs(t *testing.T)        { asRoot(t, testHelperHangs) }
 func TestRootBothHang(t *testing.T)           { asRoot(t, testBothHang) }

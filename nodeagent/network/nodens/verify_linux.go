@@ -112,6 +112,11 @@ func (n *Namespace) Verify(ctx context.Context) error {
 	} else {
 		n.seen.inside = inside
 	}
+	if intact, _, err := n.inside.intact(); err != nil {
+		return err
+	} else if !intact {
+		wrong = append(wrong, n.inside.title)
+	}
 	why := n.status.Why
 	if !n.cfg.Rootless {
 		more, err := n.missing()

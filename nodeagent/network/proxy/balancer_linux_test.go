@@ -42,6 +42,10 @@ func (w *world) onNode() {
 	}
 	w.ns.Route("lo", machineIP+"/32", "", nodeIP)
 	w.ns.Route("lo", arrival+"/32", "", nodeIP)
+	w.eventually("the machine's addresses are told", func() bool {
+		own, _ := w.own.Load().([]netip.Addr)
+		return slices.Equal(own, []netip.Addr{netip.MustParseAddr(machineIP)})
+	})
 }
 
 func balanced(change ...func(*corev1.ServiceSpec)) *corev1.ServiceSpec {

@@ -70,6 +70,9 @@ type Config struct {
 	// Ports is told which ports of the machine lead to Services, at the start and whenever that changes, after the rules
 	// have been made. It must not block. Who serves them says by Served which are. Nil for nobody.
 	Ports func([]Port)
+	// Own is told the machine's addresses, at which pods reach its ports by rules, at the start and whenever that may
+	// have changed. Nil for nobody.
+	Own func([]netip.Addr)
 	// HealthListener listens on all addresses of the machine, at the port where the health of a Service is asked for
 	// (spec.healthCheckNodePort). Nobody is answered when it is nil.
 	HealthListener func(ctx context.Context, port uint16) (net.Listener, error)
@@ -311,6 +314,9 @@ func (p *Proxy) batch(ctx context.Context) error {
 		Own: p.own, Arrivals: p.arrivals}
 	p.mu.Unlock()
 	if all {
+		if p.cfg.Own != nil {
+			p.cfg.Own(node.Own)
+		}
 		for _, s := range p.services.List("", nil) {
 			keys[cache.KeyOf(s)] = true
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type world struct {
 	ns    *netnstest.NS
 	proxy *proxy.Proxy
 	ports chan []proxy.Port
+	own   atomic.Value // The machine's addresses, as they were told last.
 }
 
 func newWorld(t *testing.T) *world {
@@ -56,6 +58,7 @@ func newWorld(t *testing.T) *world {
 		Resolver:   func() (resolvconf.Config, error) { return resolvconf.Config{}, nil },
 		DNSService: netip.MustParseAddr("10.96.0.10"),
 		Ports:      func(p []proxy.Port) { w.ports <- p },
+		Own:        func(own []netip.Addr) { w.own.Store(own) },
 		HealthListener: func(ctx context.Context, port uint16) (l net.Listener, err error) {
 			return l, w.ns.Try(func() error {
 				l, err = new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port))

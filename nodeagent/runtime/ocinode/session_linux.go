@@ -38,7 +38,7 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := proxy.Config{
 		Client: s.node.Client, NodeName: s.node.Name, ClusterDomain: s.node.ClusterDomain, DNSService: s.node.DNS,
-		NFTables: ns.NFTables, Netfilter: ns.Netfilter, PodRanges: ranges, Logger: s.log,
+		NFTables: ns.NFTables, Netfilter: ns.Netfilter, PodRanges: ranges, Own: ns.LeadPods, Logger: s.log,
 		HealthListener: func(ctx context.Context, port uint16) (net.Listener, error) {
 			return new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port))
 		},

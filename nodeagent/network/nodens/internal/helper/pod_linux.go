@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// podPrefix begins the names of the pods' links in the node namespace.
-	podPrefix = "mp"
+	// PodPrefix begins the names of the pods' links in the node namespace.
+	PodPrefix = "mp"
 	// podLink is what a pod calls its link.
 	podLink = "eth0"
 	// mostAlias is how long an alias of a link can be: the kernel's IFALIASZ without its end.
@@ -33,7 +33,7 @@ var gateway6 = netip.MustParseAddr("fe80::1")
 // LinkName is what the link of a sandbox is called.
 func LinkName(sandbox string) string {
 	sum := sha256.Sum256([]byte(sandbox))
-	return podPrefix + hex.EncodeToString(sum[:6])
+	return PodPrefix + hex.EncodeToString(sum[:6])
 }
 
 // attach connects a pod's namespace to this one, or makes the connection that there is as it should be.

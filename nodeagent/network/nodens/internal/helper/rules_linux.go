@@ -136,12 +136,12 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 	if want.Uplink != "" {
 		// The process may still have the socket of a flow that the machine's kernel leads here by now.
 		add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(want.Uplink+"\x00")), marked(expr.CmpOpEq, mark),
-			direction(original), setMark(led))
+			direction(original), setMark(Led))
 	}
 	add(answers(), deliver())
-	add(marked(expr.CmpOpNeq, led), rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0),
+	add(marked(expr.CmpOpNeq, Led), rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0),
 		deliver())
-	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(podPrefix)), accept)
+	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(PodPrefix)), accept)
 	// What neighbours say to each other.
 	for _, p := range []string{"fe80::/10", "ff02::/16", "::/128"} {
 		add(rules.In(netip.MustParsePrefix(p), rules.Source), accept)
@@ -174,7 +174,7 @@ func input(t *rules.Table, ask []expr.Any) {
 	carries := func(with uint32) []expr.Any {
 		return rules.Meta(expr.MetaKeyMARK, expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(with))
 	}
-	add(carries(mark), rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(podPrefix)), rules.Begins(), ask)
+	add(carries(mark), rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(PodPrefix)), rules.Begins(), ask)
 	add = t.Chain("answer", nftables.ChainTypeFilter, nftables.ChainHookInput, afterPolicies+1)
 	add(carries(wire.Refused), rules.One(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
 }

@@ -15,13 +15,15 @@ import (
 )
 
 // The mark of packets that sockets of this namespace take although they are for other addresses, and the routing table
-// that delivers them here. Of connections, mark is for those of such sockets, led for those that were it before they
-// came over the link to the machine.
+// that delivers them here. Of connections, mark is for those of such sockets.
 const (
 	mark  = 0x6d70
-	led   = 0x6d72
 	table = 100
 )
+
+// Led is the mark of connections that no socket of this namespace takes, since the kernel leads them: those of pods to
+// host ports, and those that were a transparent socket's before they came over the link to the machine.
+const Led = 0x6d72
 
 // protocol marks routes as ours, so that what we have added can be told from what others have.
 const protocol = 0x6d
