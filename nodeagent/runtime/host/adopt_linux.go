@@ -98,6 +98,10 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 			}
 			continue
 		}
+		// What was made of a checkpoint before; the shim has ended the rest with the connection.
+		if err := os.RemoveAll(filepath.Join(parent, e.Name(), checkpointName)); err != nil {
+			return nil, err
+		}
 		crec, err := loadContainer(filepath.Join(parent, e.Name(), configName))
 		if err != nil {
 			return nil, fmt.Errorf("container %s: %w", e.Name(), err)

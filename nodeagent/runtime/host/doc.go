@@ -146,6 +146,7 @@
 //	                                         the process with the ids of its user, for those that are executed later
 //	pods/ID/containers/ID/bundle/state       libcontainer's own records
 //	pods/ID/containers/ID/bundle/rootfs      where the root is mounted, in the container's mount namespace
+//	pods/ID/containers/ID/checkpoint         what a checkpoint is put together of, while it is made
 //
 // Nothing is mounted in the machine's own mount namespace, so that nothing is left mounted, whatever is killed.
 // As root, the pods' cgroups are below /monoplane in every hierarchy unless Config.CgroupParent says otherwise.

@@ -66,6 +66,8 @@ type container struct {
 	unenforced []string
 	// updating makes one change of them at a time.
 	updating sync.Mutex
+	// checkpointing is held while a checkpoint is made.
+	checkpointing sync.Mutex
 	// exited is closed when state.Phase is Exited.
 	exited  chan struct{}
 	cpu     meter

@@ -141,57 +141,75 @@ func passed(fifo *os.File) bool {
 func (p *pod) help(
 	c *container, verb, args []string, std std, console *os.File, limit time.Time, ch *child,
 ) (pid int, err error) {
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, os.NewSyscallError("socketpair", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), "helper")
-	defer theirs.Close()
-	_ = syscall.SetNonblock(pair[0], true)
-	ours := os.NewFile(uintptr(pair[0]), "helper")
-	defer ours.Close()
 	what := &program{
 		// Without root, nobody else puts what an Exec runs into the container's groups before it can fork.
-		path: helperPath, dir: "/", outside: ch.first || !c.req.Joins,
-		args:  slices.Concat([]string{helperArgv0}, verb, []string{c.req.Bundle, c.req.ContainerID}),
-		env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		files: append(std.fds(), theirs.Fd()),
+		outside: ch.first || !c.req.Joins,
+		args:    slices.Concat([]string{helperArgv0}, verb, []string{c.req.Bundle, c.req.ContainerID}),
 	}
 	if ch.first {
 		what.flags = syscall.CLONE_NEWNS
 	}
+	more := []*os.File{std[0]} // Descriptors have fixed numbers.
 	if console != nil {
-		what.args, what.files = append(what.args, "--console"), append(what.files, console.Fd())
-	} else {
-		what.files = append(what.files, std[0].Fd()) // Descriptors have fixed numbers.
+		what.args, more[0] = append(what.args, "--console"), console
 	}
 	if p.mounts != nil && ch.first {
-		what.args, what.files = append(what.args, "--shm"), append(what.files, p.mounts.Fd())
+		what.args, more = append(what.args, "--shm"), append(more, p.mounts)
 	}
 	what.args = append(append(what.args, "--"), args...)
-	over := make(chan struct{})
-	helper := &child{c: c, ended: func(syscall.WaitStatus) { close(over) }}
-	by, err := p.fork(c, what, helper)
-	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
-		err = errors.New("the shim has no helper that makes containers: " + err.Error())
-	}
+	h, err := p.startHelper(c, what, std, more...)
 	if err != nil {
 		return 0, err
 	}
-	theirs.Close()
-	pid, err = answer(ours, limit)
+	pid, err = answer(h.conn, limit)
 	if err == nil {
-		err = p.adopt(pid, by, ch)
+		err = p.adopt(pid, h.pid, ch)
 	}
 	if err == nil && !ch.first {
 		_ = c.join(pid) // The helper's library may have put it elsewhere. It may have ended, too.
 	}
 	if err != nil {
-		p.killTree(by, helper)
+		p.killTree(h.pid, h.ch)
 	}
-	ours.Close()
-	<-over
+	h.conn.Close()
+	<-h.over
 	return pid, err
+}
+
+// helping is a helper that runs. It ends when conn is closed.
+type helping struct {
+	conn *os.File // What it answers through.
+	pid  int
+	ch   *child
+	over chan struct{} // Closed when it was reaped.
+}
+
+// startHelper starts the helper as what says, with more descriptors behind its standard ones and its socket.
+func (p *pod) startHelper(c *container, what *program, std std, more ...*os.File) (*helping, error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "helper")
+	defer theirs.Close()
+	_ = syscall.SetNonblock(pair[0], true)
+	h := &helping{conn: os.NewFile(uintptr(pair[0]), "helper"), over: make(chan struct{})}
+	h.ch = &child{c: c, ended: func(syscall.WaitStatus) { close(h.over) }}
+	what.path, what.dir = helperPath, "/"
+	what.env = []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	what.files = append(std.fds(), theirs.Fd())
+	for _, f := range more {
+		what.files = append(what.files, f.Fd())
+	}
+	h.pid, err = p.fork(c, what, h.ch)
+	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
+		err = errors.New("the shim has no helper that makes containers: " + err.Error())
+	}
+	if err != nil {
+		h.conn.Close()
+		return nil, err
+	}
+	return h, nil
 }
 
 // answer reads what the helper says.
@@ -216,8 +234,10 @@ func answer(conn *os.File, limit time.Time) (pid int, err error) {
 	case err != nil && err != io.EOF:
 		return 0, err
 	}
-	return 0, errors.New("the process that makes the container was ended from outside")
+	return 0, errHelperEnded
 }
+
+var errHelperEnded = errors.New("the process that makes the container was ended from outside")
 
 // adopt enters a process as a child that is one as soon as the helper has ended. Until then the helper, even when it
 // has been killed, has not reaped it, and while mu is held this shim does not.

@@ -34,6 +34,9 @@ type container struct {
 	done  chan struct{} // Closed when the phase is Exited.
 	swept atomic.Bool   // What is in the container is being ended.
 
+	checkpointing atomic.Bool   // A checkpoint is being made.
+	stopping      chan struct{} // Closed when the container was first asked to end, while mu was held.
+
 	// Guarded by pod.mu.
 	rec      shimwire.Container
 	deadline time.Time // When everything is killed; zero while no stop was asked for.
@@ -75,7 +78,10 @@ func (p *pod) start(req *shimwire.StartRequest) (shimwire.Container, error) {
 		begun:  make(chan struct{}),
 		dead:   make(chan struct{}),
 		done:   make(chan struct{}),
-		rec:    shimwire.Container{ID: req.ContainerID, Phase: shimwire.Starting},
+
+		stopping: make(chan struct{}),
+
+		rec: shimwire.Container{ID: req.ContainerID, Phase: shimwire.Starting},
 	}
 	p.containers[req.ContainerID] = c
 	intent := c.rec

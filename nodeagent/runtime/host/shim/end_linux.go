@@ -26,6 +26,9 @@ func (p *pod) stop(c *container, req *shimwire.StopRequest, asker <-chan struct{
 	timeout := time.Duration(req.Timeout)
 	<-c.begun
 	p.mu.Lock()
+	if !isClosed(c.stopping) {
+		close(c.stopping)
+	}
 	deadline := time.Now().Add(max(timeout, 0))
 	if c.rec.Phase == shimwire.Running {
 		if asker != c.asker && isClosed(c.asker) && (req.Begun == 0 || req.Begun > c.signaled) {

@@ -107,6 +107,15 @@ func (p *pod) answer(cn *conn, f shimwire.Frame, files []*os.File) []byte {
 	case shimwire.Exec:
 		reply := p.answerExec(cn, f.Body, files)
 		return reply.Encode()
+	case shimwire.Checkpoint:
+		var req shimwire.CheckpointRequest
+		reply := shimwire.ExecReply{}
+		if err := req.Decode(f.Body); err != nil {
+			reply.Error = err.Error()
+		} else {
+			reply = p.checkpoint(&req, cn.gone)
+		}
+		return reply.Encode()
 	case shimwire.Attach:
 		var req shimwire.AttachRequest
 		err := req.Decode(f.Body)

@@ -13,18 +13,19 @@ type Type byte
 
 // The calls, the answer to any of them, and the event.
 const (
-	Hello    Type = 1 + iota // Empty; the answer is a HelloReply.
-	Init                     // InitRequest; the first call to a new shim, answered like Hello.
-	Start                    // StartRequest; answered by a Container.
-	Stop                     // StopRequest; answered by a Container once nothing is left of it.
-	Reopen                   // ContainerRequest: open the log file anew.
-	Forget                   // ContainerRequest: drop an exited container.
-	Exec                     // ExecRequest with two descriptors; answered by an ExecReply.
-	Shutdown                 // Empty: kill everything, answer, exit.
-	Attach                   // AttachRequest with three descriptors; answered by a Container once its output has ended.
-	Resize                   // ResizeRequest; answered by a Container.
-	Reply    Type = 0x80
-	Event    Type = 0x81 // Container: something about it has changed.
+	Hello      Type = 1 + iota // Empty; the answer is a HelloReply.
+	Init                       // InitRequest; the first call to a new shim, answered like Hello.
+	Start                      // StartRequest; answered by a Container.
+	Stop                       // StopRequest; answered by a Container once nothing is left of it.
+	Reopen                     // ContainerRequest: open the log file anew.
+	Forget                     // ContainerRequest: drop an exited container.
+	Exec                       // ExecRequest with two descriptors; answered by an ExecReply.
+	Shutdown                   // Empty: kill everything, answer, exit.
+	Attach                     // AttachRequest with three descriptors; answered by a Container once its output has ended.
+	Resize                     // ResizeRequest; answered by a Container.
+	Checkpoint                 // CheckpointRequest with a descriptor, closed when it is over; answered by an ExecReply.
+	Reply      Type = 0x80
+	Event      Type = 0x81 // Container: something about it has changed.
 )
 
 // Frame is one message.

@@ -1,7 +1,7 @@
 package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 6
+const Version = 7
 
 // Views is the first version whose shims know mounts and security settings. An older one would ignore them.
 const Views = 3
@@ -14,6 +14,9 @@ const Streams = 5
 
 // Bundles is the first version whose shims make containers from bundles, and namespaces for their pods.
 const Bundles = 6
+
+// Checkpoints is the first version whose shims have checkpoints of such containers made.
+const Checkpoints = 7
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -513,11 +516,46 @@ func (m *ResizeRequest) Decode(body []byte) error {
 	})
 }
 
-// ExecReply tells how an Exec ended.
+// CheckpointRequest has the processes of a container that was made from a bundle written to files. The container goes
+// on running, also when that fails, or when the caller goes away.
+type CheckpointRequest struct {
+	ContainerID string
+	Dir         string // An empty directory, where the files are to be.
+	Criu        string // The program that writes them.
+	Timeout     int64  // Nanoseconds.
+}
+
+// Encode returns the body.
+func (m *CheckpointRequest) Encode() []byte {
+	var e Encoder
+	e.String(1, m.ContainerID)
+	e.String(2, m.Dir)
+	e.String(3, m.Criu)
+	e.Int(4, m.Timeout)
+	return e.Bytes()
+}
+
+// Decode reads the body.
+func (m *CheckpointRequest) Decode(body []byte) error {
+	return Decode(body, func(f Field) {
+		switch f.Tag {
+		case 1:
+			m.ContainerID = f.Text()
+		case 2:
+			m.Dir = f.Text()
+		case 3:
+			m.Criu = f.Text()
+		case 4:
+			m.Timeout = f.Number()
+		}
+	})
+}
+
+// ExecReply tells how an Exec, or a Checkpoint, ended.
 type ExecReply struct {
 	ExitCode int64
 	TimedOut bool
-	Error    string // Why it was not started.
+	Error    string // Why it was not started, or what has failed.
 }
 
 // Encode returns the body.

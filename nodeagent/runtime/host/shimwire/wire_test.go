@@ -38,6 +38,7 @@ func TestRoundTrip(t *testing.T) {
 		&StopRequest{ContainerID: "c", Timeout: 1<<63 - 1, Begun: 9},
 		&ContainerRequest{ContainerID: "c"},
 		&ExecRequest{ContainerID: "c", Args: []string{"a"}, Timeout: -1},
+		&CheckpointRequest{ContainerID: "c", Dir: "/d", Criu: "/criu", Timeout: 1},
 		&ExecReply{ExitCode: 255, TimedOut: true, Error: "e"},
 	} {
 		back := reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)

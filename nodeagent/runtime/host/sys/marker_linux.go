@@ -34,18 +34,26 @@ func (m Marker) Container(n uint64) Marker {
 // SetMarker marks the calling process, and so every process that it starts from now on.
 func SetMarker(m Marker) error {
 	var lim syscall.Rlimit
-	if err := prlimit(nil, &lim); err != nil {
+	if err := prlimit(0, rlimitRTTIME, nil, &lim); err != nil {
 		return err
 	}
 	lim.Cur = uint64(m)
 	if lim.Max < lim.Cur {
 		return os.NewSyscallError("prlimit", syscall.EPERM) // Someone has set a real limit; leave it alone.
 	}
-	return prlimit(&lim, nil)
+	return prlimit(0, rlimitRTTIME, &lim, nil)
 }
 
-func prlimit(set, get *syscall.Rlimit) error {
-	_, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitRTTIME,
+// StopWriting lets a process write to files no more: it gets an error, if it ignores SIGXFSZ.
+func StopWriting(p Proc) error {
+	if !IsAlive(p) {
+		return nil
+	}
+	return prlimit(p.PID, syscall.RLIMIT_FSIZE, &syscall.Rlimit{}, nil)
+}
+
+func prlimit(pid, which int, set, get *syscall.Rlimit) error {
+	_, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), uintptr(which),
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)
 	if e != 0 {
 		return os.NewSyscallError("prlimit", e)
