@@ -172,17 +172,18 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		c.emptying.end()
 		ctx, cancel := context.WithTimeout(ctx, stopGrace)
 		defer cancel()
-		errs := []error{c.err}
+		c.stopErr = c.err
 		if c.components != nil {
 			c.components()
 			if err := c.waitComponents(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, c.err) {
-				errs = append(errs, err)
+				c.stopErr = errors.Join(c.stopErr, err)
 			}
 		}
 		for _, f := range slices.Backward(c.closers) {
-			errs = append(errs, f(ctx))
+			if err := f(ctx); err != nil {
+				c.stopErr = errors.Join(c.stopErr, err)
+			}
 		}
-		c.stopErr = errors.Join(errs...)
 	})
 	return c.stopErr
 }

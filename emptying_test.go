@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"monoplane.dev"
 	adminv1 "monoplane.dev/api/admin/v1"
+	"monoplane.dev/internal/dirlock"
+	"monoplane.dev/nodeagent/network"
 )
 
 // stubbornPod ignores TERM for its grace of so many seconds, on a node.
@@ -127,6 +133,89 @@ func TestStopIsGivenUp(t *testing.T) {
 				}
 				if took := time.Since(began); took > time.Second {
 					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// networkRuntime has a network that is slow to end, or cannot be taken away.
+type networkRuntime struct {
+	monoplane.Runtime
+	closing time.Duration
+	down    func(context.Context) error
+}
+
+func (r networkRuntime) Open(
+	ctx context.Context, node, dir string, logger *slog.Logger,
+) (grpc.ClientConnInterface, func() error, error) {
+	conn, end, err := r.Runtime.Open(ctx, node, dir, logger)
+	return conn, func() error {
+		time.Sleep(r.closing)
+		return end()
+	}, err
+}
+
+func (networkRuntime) HasNetwork() bool { return false }
+
+func (networkRuntime) ServeNetwork(context.Context, network.Node, *slog.Logger) error { return nil }
+
+func (networkRuntime) DialPod(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("no network")
+}
+
+func (r networkRuntime) Down(ctx context.Context, _ string, _ *slog.Logger) error { return r.down(ctx) }
+
+// Of a cluster whose pods were stopped the network is taken away, however long the rest has taken to end. That nothing
+// is left is said while nobody else can have the directory, and only then when it is true.
+func TestEmptied(t *testing.T) {
+	refused := errors.New("refused")
+	for name, c := range map[string]struct {
+		leave, slow bool
+		fails       error
+		down, said  int
+	}{
+		"all is taken away":                 {down: 1, said: 1},
+		"late":                              {slow: true, down: 1, said: 1},
+		"the network cannot":                {fails: refused, down: 1},
+		"the pods are left":                 {leave: true},
+		"the pods are left, and it is late": {leave: true, slow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var downs, saids int
+				runtime := networkRuntime{Runtime: monoplane.FakeRuntime(), down: func(ctx context.Context) error {
+					downs++
+					return errors.Join(ctx.Err(), c.fails)
+				}}
+				if c.slow {
+					runtime.closing = time.Minute
+				}
+				dir := t.TempDir()
+				cluster, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: dir, Runtime: runtime,
+					Emptied: func() error {
+						saids++
+						_, err := dirlock.Acquire(dir)
+						if used := (*dirlock.InUseError)(nil); !errors.As(err, &used) {
+							t.Errorf("the directory is not locked: %v", err)
+						}
+						return nil
+					}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cluster.WaitReady(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if !c.leave {
+					err = cluster.StopPods(t.Context(), nil)
+				}
+				if stopped := cluster.Stop(context.Background()); err != nil || !errors.Is(stopped, c.fails) {
+					t.Errorf("the end: %v, %v", err, stopped)
+				}
+				if downs != c.down || saids != c.said {
+					t.Errorf("the network was taken away %d times, want %d; it was said %d times, want %d", downs, c.down, saids,
+						c.said)
 				}
 			})
 		})

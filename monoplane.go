@@ -118,6 +118,10 @@ type Config struct {
 	// Locked, if not nil, is called when DataDir is locked for this cluster, before anything in it is used: for programs
 	// that keep files of their own there. An error ends the start.
 	Locked func() error
+	// Emptied, if not nil, is called when a cluster ends that has left nothing of its pods on this machine, while DataDir
+	// is still locked: StopPods has stopped them, and nothing has gone wrong since. Programs that keep files for what is
+	// left remove them then. Its error is Stop's.
+	Emptied func() error
 	// Version is what the server says of itself; "dev" by default.
 	Version string
 	// Logger gets what an operator should know; nothing is logged by default.
@@ -249,6 +253,9 @@ func (cfg Config) complete() (Config, error) {
 
 // stopGrace bounds how long the parts of a cluster may take to stop.
 const stopGrace = 20 * time.Second
+
+// networkGrace bounds how long it may take to take away the network of a node.
+const networkGrace = 20 * time.Second
 
 // reportEvery is the least time between two reports of the pods of all nodes.
 const reportEvery = 100 * time.Millisecond

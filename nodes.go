@@ -84,6 +84,9 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	c.onStop(func(ctx context.Context) error {
 		err := closeRuntime()
 		if n, ok := c.cfg.Runtime.(Networked); ok && c.isEmpty() {
+			// What has ended before may have taken all of the time, and nobody else takes the network away.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), networkGrace)
+			defer cancel()
 			err = errors.Join(err, n.Down(ctx, dir, c.cfg.Logger))
 		}
 		return err

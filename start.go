@@ -107,6 +107,12 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
+	c.onStop(func(context.Context) error {
+		if c.cfg.Emptied != nil && c.stopErr == nil && c.isEmpty() {
+			return c.cfg.Emptied()
+		}
+		return nil
+	})
 	p := &parts{metrics: prometheus.NewRegistry()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {

@@ -28,7 +28,7 @@ same stop, and with --leave-pods it gives up the waiting for pods: the server en
 adopts those that still run.
 
 Pods and their network outlive a server that was killed, or told to leave them. Then down stops them itself,
-with the settings of the last up.`,
+with the settings of the last up, and so it does with what a server could not take away at its end.`,
 		Args: cobra.NoArgs,
 	}
 	dir := addDataDir(cmd.Flags())
@@ -39,11 +39,20 @@ with the settings of the last up.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		err := admin.Stop(ctx, *dir, *leave, progress.show)
-		if none := (*admin.NotRunningError)(nil); errors.As(err, &none) && !*leave {
+		none, used := (*admin.NotRunningError)(nil), (*dirlock.InUseError)(nil)
+		switch {
+		case *leave:
+		case errors.As(err, &none):
 			stop() // a signal ends the server that is started now
 			err = stopLeft(cmd, *dir, none)
+		case err == nil:
+			stop()
+			// Whoever has the directory by now takes over what is left.
+			if err = stopRest(cmd, *dir); errors.As(err, &used) {
+				err = nil
+			}
 		}
-		if used := (*dirlock.InUseError)(nil); errors.As(err, &used) { // Another down was first.
+		if errors.As(err, &used) { // Another down was first.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			err = admin.Stop(ctx, *dir, *leave, progress.show)
@@ -55,6 +64,20 @@ with the settings of the last up.`,
 		return err
 	}
 	return cmd
+}
+
+// stopRest takes away what a server has left that has stopped its pods.
+func stopRest(cmd *cobra.Command, dataDir string) error {
+	dir, err := datadir.Open(dataDir)
+	if err != nil {
+		return err
+	}
+	last, err := readLastUp(dir)
+	if err != nil || last == nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "The server has not taken away all that it had here; doing that now.")
+	return last.emptyOut(cmd, dir)
 }
 
 // stopLeft stops the pods of a server that does not run any more. The error says that there is none, when nothing may
@@ -75,14 +98,19 @@ func stopLeft(cmd *cobra.Command, dataDir string, none *admin.NotRunningError) e
 	case copied != "":
 		return fmt.Errorf("%w; pods that it tells of are those of another directory: %s", none, copied)
 	}
-	options, err := last.options(dir.Path())
+	fmt.Fprintf(cmd.OutOrStdout(), "No server runs on %s; stopping what the last one has left.\n", dataDir)
+	return last.emptyOut(cmd, dir)
+}
+
+// emptyOut starts a server as the last one, in order to end what that has left.
+func (l *lastUp) emptyOut(cmd *cobra.Command, dir *datadir.Dir) error {
+	options, err := l.options(dir.Path())
 	if err != nil {
-		return fmt.Errorf("%w, and the pods of the last one cannot be stopped without it: %w", none, err)
+		return fmt.Errorf("what the last server has left cannot be stopped without starting it again: %w", err)
 	}
 	cfg, err := options.config(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err != nil {
-		return fmt.Errorf("%w, and the pods of the last one cannot be stopped without it: %w", none, err)
+		return fmt.Errorf("what the last server has left cannot be stopped without starting it again: %w", err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "No server runs on %s; stopping what the last one has left.\n", dataDir)
 	return emptyOut(cmd.Context(), cfg, cmd.OutOrStdout())
 }

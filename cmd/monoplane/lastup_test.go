@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"monoplane.dev"
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/internal/dirlock"
 )
@@ -163,5 +166,43 @@ func TestLastUpOfTheNextServer(t *testing.T) {
 	}
 	if err := forget(dir, lastUpFile); err != nil || exists() {
 		t.Errorf("when none runs: %v, the file is there: %v", err, exists())
+	}
+}
+
+// What a server has not taken away when it ended is taken away by who asked for its end.
+func TestDownTakesAwayTheRest(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir := filepath.Join(t.TempDir(), "data")
+	// As if its end had gone wrong: nobody removes what it has kept.
+	const anyPort = "127.0.0.1:0"
+	cluster, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: dir, Runtime: monoplane.FakeRuntime(),
+		Listen: anyPort, GRPCListen: anyPort})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		<-cluster.Done()
+		ended <- cluster.Stop(context.Background())
+	}()
+	if _, err := keepLastUp(dir, map[string][]string{"runtime": {"fake"}}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The server has not taken away all that it had here", "no cluster runs on " + dir} {
+		var out strings.Builder
+		down := newDownCommand()
+		down.SetArgs([]string{"--data-dir", dir})
+		down.SetOut(&out)
+		down.SetErr(&out)
+		err := down.ExecuteContext(t.Context())
+		if said := out.String() + fmt.Sprint(err); !strings.Contains(said, want) {
+			t.Errorf("it said %q, want %q", said, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, lastUpFile)); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", lastUpFile, err)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

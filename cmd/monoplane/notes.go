@@ -66,6 +66,15 @@ func (n *notes) ready() error {
 	return err
 }
 
+// emptied is called when the server ends and has left nothing, while the data directory is still this server's.
+func (n *notes) emptied() error {
+	dir, err := datadir.Open(n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	return dir.Remove(lastUpFile)
+}
+
 // forget removes notes that no server needs any more. One that has started meanwhile has written its own.
 func forget(dataDir string, files ...string) error {
 	dir, err := datadir.Open(dataDir)

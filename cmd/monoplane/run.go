@@ -30,7 +30,7 @@ func up(ctx context.Context, cfg monoplane.Config, kept *notes, stdout io.Writer
 		}
 	})
 
-	cfg.Locked = kept.locked
+	cfg.Locked, cfg.Emptied = kept.locked, kept.emptied
 	began := time.Now()
 	cluster, err := startUp(ctx, cfg, signals)
 	if err != nil {
@@ -80,6 +80,7 @@ func notify() (signals chan os.Signal, ignore func()) {
 func emptyOut(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	signals, ignore := notify()
 	defer ignore()
+	cfg.Emptied = (&notes{cfg: &cfg}).emptied
 	cluster, err := startUp(ctx, cfg, signals)
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (r running) shutDown(ctx context.Context) {
 }
 
 // stopPatience is how long the end of the server may take, beyond what it allows itself.
-const stopPatience = 30 * time.Second
+const stopPatience = time.Minute
 
 // stop ends the cluster. What does not end is left behind: the process ends anyway, as in a crash, which loses
 // nothing.
@@ -238,10 +239,6 @@ func (r running) stop(ctx context.Context) error {
 	go func() { stopped <- r.cluster.Stop(context.WithoutCancel(ctx)) }()
 	select {
 	case err := <-stopped:
-		// That all pods have stopped is said afterwards, too.
-		if err == nil && r.cluster.StopPods(ctx, nil) == nil && !r.cfg.Runtime.Simulated() {
-			err = forget(r.cfg.DataDir, lastUpFile)
-		}
 		return err
 	case <-time.After(stopPatience):
 		return errors.New("the server did not end in time; nothing is lost")
