@@ -183,6 +183,9 @@ func hangingCriu(t *testing.T) (pids string) {
 func hasEnded(t *testing.T, pids string) {
 	t.Helper()
 	text, err := os.ReadFile(pids)
+	if errors.Is(err, os.ErrNotExist) {
+		return // On a busy machine it may not even have begun.
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

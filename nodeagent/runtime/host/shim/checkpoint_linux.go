@@ -65,7 +65,6 @@ func (p *pod) checkpoint(req *shimwire.CheckpointRequest, gone <-chan struct{}) 
 	}
 	h.conn.Close()
 	p.endSession(h)
-	<-h.over
 	if err := c.unfreeze(); err != nil {
 		complain("the container's cgroup cannot be thawed after a checkpoint", err)
 	}
@@ -78,15 +77,17 @@ func (p *pod) checkpoint(req *shimwire.CheckpointRequest, gone <-chan struct{}) 
 func (p *pod) endSession(h *helping) {
 	end := time.Now().Add(giveUpTime)
 	for pause := (sys.Pause{}); ; pause.Wait() {
+		// While somebody is reaped a list can miss others, and what the helper leaves comes here when it ends.
+		reaps, isOver := p.reaps.Load(), isClosed(h.over)
 		kids, err := sys.Children(os.Getpid())
 		var roots []int
 		for _, pid := range kids {
 			is, err := sys.Stat(pid)
-			if err == nil && is.Session == h.pid && !is.Zombie && (pid != h.pid || !isClosed(h.over)) {
+			if err == nil && is.Session == h.pid && !is.Zombie && (pid != h.pid || !isOver) {
 				roots = append(roots, pid)
 			}
 		}
-		if err == nil && len(roots) == 0 {
+		if err == nil && len(roots) == 0 && isOver && reaps == p.reaps.Load() {
 			return
 		}
 		list, _ := sys.Descendants(roots) // What is missed is found the next time.
