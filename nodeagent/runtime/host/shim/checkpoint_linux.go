@@ -77,17 +77,19 @@ func (p *pod) checkpoint(req *shimwire.CheckpointRequest, gone <-chan struct{}) 
 func (p *pod) endSession(h *helping) {
 	end := time.Now().Add(giveUpTime)
 	for pause := (sys.Pause{}); ; pause.Wait() {
-		// While somebody is reaped a list can miss others, and what the helper leaves comes here when it ends.
-		reaps, isOver := p.reaps.Load(), isClosed(h.over)
+		p.mu.Lock() // Nobody is reaped meanwhile: the list is whole, with all that the helper has left if it is over.
+		isOver := isClosed(h.over)
 		kids, err := sys.Children(os.Getpid())
 		var roots []int
 		for _, pid := range kids {
-			is, err := sys.Stat(pid)
-			if err == nil && is.Session == h.pid && !is.Zombie && (pid != h.pid || !isOver) {
-				roots = append(roots, pid)
+			is, unread := sys.Stat(pid)
+			err = errors.Join(err, unread)
+			if is.Session == h.pid && (pid != h.pid || !isOver) {
+				roots = append(roots, pid) // A dead one, too: what it has left may have come here behind the list.
 			}
 		}
-		if err == nil && len(roots) == 0 && isOver && reaps == p.reaps.Load() {
+		p.mu.Unlock()
+		if err == nil && len(roots) == 0 && isOver {
 			return
 		}
 		list, _ := sys.Descendants(roots) // What is missed is found the next time.
