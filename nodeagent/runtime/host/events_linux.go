@@ -58,9 +58,10 @@ func (r *Runtime) GetContainerEvents(
 func (r *Runtime) publish(sb *sandbox, id string, t runtimeapi.ContainerEventType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.subscribers) == 0 {
-		return
-	}
+	r.publishLocked(sb, id, t)
+}
+
+func (r *Runtime) publishLocked(sb *sandbox, id string, t runtimeapi.ContainerEventType) {
 	for s := range r.subscribers {
 		// One message each: receivers of an in-process connection own what they get.
 		ev := &runtimeapi.ContainerEventResponse{
@@ -80,19 +81,23 @@ func (r *Runtime) publish(sb *sandbox, id string, t runtimeapi.ContainerEventTyp
 	}
 }
 
-// noteEvent takes in what a shim says of a container.
+// noteEvent takes in what a shim says of a container, and publishes it in the order in which it is taken in. Of what
+// ends at once the end may be all that is said.
 func (r *Runtime) noteEvent(sb *sandbox, rec shimwire.Container) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	c := r.containers[rec.ID]
-	news := c != nil && c.sb == sb && c.mergeLocked(rec)
-	r.mu.Unlock()
-	if !news {
+	if c == nil || c.sb != sb {
 		return
 	}
-	switch rec.Phase {
-	case shimwire.Running:
-		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
-	case shimwire.Exited:
-		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	before := c.state.Phase
+	if !c.mergeLocked(rec) {
+		return
+	}
+	if before < shimwire.Running && rec.PID != 0 {
+		r.publishLocked(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	}
+	if rec.Phase == shimwire.Exited {
+		r.publishLocked(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
 }

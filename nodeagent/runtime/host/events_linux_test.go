@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // Who subscribes is told of each step of sandboxes and containers, in order, with the state after it, and of the end
@@ -66,6 +67,37 @@ func TestEvents(t *testing.T) {
 		t.Errorf("after the runtime has ended: %v", err)
 	}
 	n.open()
+}
+
+// Of a container that ends at once the end may be known before the start: both are told all the same, unless it never
+// ran.
+func TestEventsOfWhatEndsAtOnce(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("pod")
+	for name, c := range map[string]struct {
+		pid  int64
+		want []runtimeapi.ContainerEventType
+	}{
+		"ran": {1 << 22, []runtimeapi.ContainerEventType{runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+			runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT}},
+		"never ran": {0, []runtimeapi.ContainerEventType{runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT}},
+	} {
+		id := n.create(sb, containerConfig(strings.ReplaceAll(name, " ", "-"), "true"))
+		s := &subscriber{queue: make(chan *runtimeapi.ContainerEventResponse, maxQueued), slow: make(chan struct{})}
+		n.mu.Lock()
+		n.subscribers = map[*subscriber]struct{}{s: {}}
+		n.mu.Unlock()
+		for _, phase := range []shimwire.Phase{shimwire.Exited, shimwire.Running} {
+			n.noteEvent(n.sandboxes[sb], shimwire.Container{ID: id, Phase: phase, PID: c.pid})
+		}
+		var got []runtimeapi.ContainerEventType
+		for len(s.queue) > 0 {
+			got = append(got, (<-s.queue).GetContainerEventType())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: told of %v, want %v", name, got, c.want)
+		}
+	}
 }
 
 // Nobody chooses the cgroup driver of this runtime, which makes the groups of pods itself.
