@@ -110,12 +110,20 @@ func TestGraceIsShortenedNeverLengthened(t *testing.T) {
 // A stop goes on when the one who asked for it has gone.
 func TestStopOutlivesItsCaller(t *testing.T) {
 	n := newNode(t)
-	ready := filepath.Join(n.dir, "ready")
-	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
+	ready, told := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "told")
+	id := n.shell("stubborn",
+		`trap 'echo $$ > `+told+`' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
 	readPID(t, ready)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it must be sent, on a slow machine, too
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 4}); err == nil {
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 5})
+		outcome <- err
+	}()
+	readPID(t, told)
+	cancel()
+	if err := <-outcome; err == nil {
 		t.Error("stopped before its grace was over")
 	}
 	n.reopen()
