@@ -88,8 +88,8 @@ type Agent struct {
 	features *corev1.NodeFeatures
 	// wasReady says that it has been ready since the agent has started.
 	wasReady bool
-	// ranges are those of the pods' addresses that the runtime knows of, as it was told them.
-	ranges string
+	// ranges are what the runtime was told of the pods' addresses.
+	ranges ranges
 	// blind is since when the runtime does not tell what runs, zero while it does.
 	blind time.Time
 	// stopping is closed when the node is to be empty; known once there are workers for the pods that were read when the

@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -56,7 +54,7 @@ func (a *Agent) askRuntime(ctx context.Context) {
 		a.users.learn(got.GetRuntimeHandlers())
 		a.learnFeatures(got)
 	} else {
-		a.toldRanges("") // it may have been restarted
+		a.ranges.forget(&a.mu) // it may have been restarted
 		unready = "the container runtime does not answer: " + text(err)
 	}
 	a.mu.Lock()
@@ -92,36 +90,4 @@ func missing(s *runtimeapi.RuntimeStatus) string {
 		return ""
 	}
 	return "the container runtime is not ready: " + strings.Join(all, ", ")
-}
-
-// tellRanges tells the runtime the ranges of the pods' addresses that the node was given, if it does not know them:
-// a runtime that gives pods addresses of its own is not ready before. spec: NET-1
-func (a *Agent) tellRanges(ctx context.Context, node *corev1.Node) {
-	ranges := strings.Join(node.GetSpec().GetPodCIDRs(), ",")
-	a.mu.Lock()
-	known := ranges == a.ranges
-	a.mu.Unlock()
-	if known {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	_, err := a.cfg.Runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
-		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: ranges}},
-	})
-	if errors.Is(ctx.Err(), context.Canceled) { // the agent ends
-		return
-	}
-	if err != nil {
-		a.cfg.Logger.Warn("the container runtime does not take the range of the pods' addresses; it is told again",
-			"range", ranges, "error", err)
-		return
-	}
-	a.toldRanges(ranges)
-}
-
-func (a *Agent) toldRanges(ranges string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ranges = ranges
 }

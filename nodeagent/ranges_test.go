@@ -26,19 +26,29 @@ type ranged struct {
 	told    []string
 	refuses int
 	silent  bool
-	// hangs: telling it ends with its caller. Set it while there is no agent.
-	hangs bool
+	// takes is how long telling it takes until it took something, and begun how often somebody has begun to. Set takes
+	// while there is no agent.
+	takes time.Duration
+	begun int
 }
 
 func (r *ranged) UpdateRuntimeConfig(
 	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
 ) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
-	if r.hangs {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.begun++
+	if r.takes > 0 && len(r.told) == 0 {
+		r.mu.Unlock()
+		select {
+		case <-time.After(r.takes):
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
 	if r.refuses > 0 {
 		r.refuses--
 		return nil, errors.New("not now")
@@ -49,12 +59,19 @@ func (r *ranged) UpdateRuntimeConfig(
 
 func (r *ranged) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	r.mu.Lock()
-	silent := r.silent
+	silent, lacks := r.silent, r.takes > 0 && len(r.told) == 0
 	r.mu.Unlock()
 	if silent {
 		return nil, errors.New("it is being restarted")
 	}
-	return r.Runtime.Status(ctx, req)
+	got, err := r.Runtime.Status(ctx, req)
+	if lacks {
+		got.GetStatus().Conditions = []*runtimeapi.RuntimeCondition{
+			{Type: runtimeapi.RuntimeReady, Status: true},
+			{Type: runtimeapi.NetworkReady, Reason: "NetworkPluginNotReady", Message: "it is being made"},
+		}
+	}
+	return got, err
 }
 
 // ranged puts a ranged in the place of the runtime.
@@ -125,7 +142,7 @@ func TestRangesAtTheEnd(t *testing.T) {
 		w.start()
 		w.giveRanges()
 		w.kill()
-		r.hangs = true
+		r.takes = time.Hour
 		said := w.logged(slog.LevelWarn)
 		w.begin()
 		synctest.Wait() // The agent waits for the runtime now.
@@ -134,4 +151,55 @@ func TestRangesAtTheEnd(t *testing.T) {
 			t.Error(text)
 		}
 	})
+}
+
+// A runtime that takes longer for the network of its pods than a heartbeat may take is told once, goes on with it
+// while the node's heartbeats do, and the node is ready as soon as it is done. One that forgets meanwhile what it was
+// told is told again.
+//
+// spec: NET-1, NODE-1
+func TestRangesThatTakeLong(t *testing.T) {
+	const takes = 95 * time.Second
+	for name, forgets := range map[string]bool{"takes them": false, "forgets them": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := w.ranged()
+				r.takes = takes
+				w.start()
+				w.giveRanges()
+				begun := time.Now()
+				time.Sleep(takes / 2)
+				if forgets {
+					r.mu.Lock()
+					r.silent = true
+					r.mu.Unlock()
+					time.Sleep(15 * time.Second)
+					r.mu.Lock()
+					r.silent = false
+					r.mu.Unlock()
+				}
+				time.Sleep(takes - time.Since(begun) - time.Second)
+				if got := w.agent.Unready(); !strings.Contains(got, "it is being made") {
+					t.Errorf("while the network is being made the node says %q", got)
+				}
+				if age := time.Since(renewed(w.lease())); age > 15*time.Second {
+					t.Errorf("the node's last heartbeat is %v old", age)
+				}
+				time.Sleep(2 * time.Second)
+				if got := w.agent.Unready(); got != "" {
+					t.Errorf("when the network is made the node says %q", got)
+				}
+				time.Sleep(10 * time.Minute)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				want := 1
+				if forgets {
+					want = 2
+				}
+				if r.begun != want || len(r.told) != want {
+					t.Errorf("the runtime was told %d times and took it %d times, want %d", r.begun, len(r.told), want)
+				}
+			})
+		})
+	}
 }

@@ -96,7 +96,11 @@ type question struct {
 }
 
 // openTime is how long the namespace may take until it is open: a helper that hangs is given up within.
-const openTime = time.Minute
+const openTime = 2 * time.Minute
+
+// readyTime is how long Ready waits for a change that is under way. It is less than a node's agent waits for a status,
+// which then learns what there is to wait for.
+const readyTime = 2 * time.Second
 
 // New returns a network that connects nothing before Configure.
 func New(cfg Config) *Network {
@@ -166,7 +170,11 @@ func (n *Network) reopen(ctx context.Context) error {
 		defer n.end()
 		bounded, cancel := context.WithTimeout(n.life, openTime)
 		defer cancel()
-		done <- n.open(bounded)
+		err := n.open(bounded)
+		if err != nil && ctx.Err() != nil && n.life.Err() == nil { // Nobody else says it.
+			n.cfg.Log.Warn("the pod network cannot be made; it is tried again", "error", err)
+		}
+		done <- err
 	}()
 	select {
 	case err := <-done:
@@ -315,7 +323,12 @@ func (n *Network) Ready(ctx context.Context) error {
 			return nil // it may be slow; who connects a sandbox waits for it
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
 	if err := n.begin(ctx); err != nil {
+		if broken != nil {
+			return broken
+		}
 		return err
 	}
 	if now, broken := n.now(); now != open && broken == nil {

@@ -27,8 +27,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 
-var ranges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
-
 // patience is how long a test waits for what takes a fraction of it.
 const patience = time.Minute
 
@@ -37,7 +35,11 @@ type world struct {
 	*testing.T
 	cfg podnet.Config
 	n   *podnet.Network
+	// ranges are of its own: tests at the same time are in one namespace.
+	ranges []netip.Prefix
 }
+
+var worlds atomic.Uint32
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -46,6 +48,7 @@ func newWorld(t *testing.T) *world {
 		Cluster: t.TempDir(), Dir: filepath.Join(t.TempDir(), "network"),
 		ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Log: slog.New(slog.DiscardHandler),
 	}}
+	w.ranges = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(worlds.Add(1)), 0}), 24)}
 	w.n = podnet.New(w.cfg)
 	t.Cleanup(func() {
 		w.check(w.n.Close())
@@ -109,7 +112,7 @@ func (w *world) attach(s oci.Sandbox) netip.Addr {
 	w.Helper()
 	all, err := w.n.Attach(w.Context(), s)
 	w.check(err)
-	if len(all) != 1 || !ranges[0].Contains(all[0]) {
+	if len(all) != 1 || !w.ranges[0].Contains(all[0]) {
 		w.Fatalf("%s has the addresses %v", s.ID, all)
 	}
 	return all[0]
@@ -158,8 +161,8 @@ func TestLife(t *testing.T) {
 	if _, err := w.n.Attach(t.Context(), a); !errors.Is(err, podnet.ErrNoRanges) {
 		t.Errorf("attached without ranges: %v", err)
 	}
-	w.check(w.n.Configure(t.Context(), ranges, nil))
-	w.check(w.n.Configure(t.Context(), ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 	w.check(w.n.Ready(t.Context()))
 	other := []netip.Prefix{netip.MustParsePrefix("10.245.0.0/24")}
 	if err := w.n.Configure(t.Context(), other, nil); err == nil || !strings.Contains(err.Error(), "cannot be changed") {
@@ -180,7 +183,7 @@ func TestLife(t *testing.T) {
 		t.Error("a closed network is ready")
 	}
 	w.n = podnet.New(w.cfg)
-	w.check(w.n.Configure(t.Context(), ranges, []oci.Sandbox{a}))
+	w.check(w.n.Configure(t.Context(), w.ranges, []oci.Sandbox{a}))
 	if now := w.attach(a); now != atA {
 		t.Errorf("after a restart, the address is %s, not %s", now, atA)
 	}
@@ -205,7 +208,7 @@ func TestAddressesOutliveTheNetwork(t *testing.T) {
 	w := newWorld(t)
 	had := map[netip.Addr]bool{}
 	for round := range 3 {
-		w.check(w.n.Configure(t.Context(), ranges, nil))
+		w.check(w.n.Configure(t.Context(), w.ranges, nil))
 		for i := range 2 {
 			s := w.sandbox(fmt.Sprint("s", round, i))
 			a := w.attach(s)
@@ -226,20 +229,20 @@ func TestAddressesOutliveTheNetwork(t *testing.T) {
 	// A register that cannot be read has nothing to keep.
 	w.check(os.WriteFile(filepath.Join(w.cfg.Dir, "addresses.json"), []byte("{"), 0o600))
 	w.check(podnet.Remove(t.Context(), w.cfg))
-	w.check(w.n.Configure(t.Context(), ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 }
 
 func TestReadyMends(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.sandbox("a"), w.sandbox("b")
-	w.check(w.n.Configure(t.Context(), ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 	_, atB := w.attach(a), w.attach(b)
 	var begun, ended atomic.Int32
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- w.n.Serve(ctx, func(ctx context.Context, _ *nodens.Namespace, told []netip.Prefix) error {
-			if !slices.Equal(told, ranges) {
+			if !slices.Equal(told, w.ranges) {
 				t.Errorf("the ranges are %v", told)
 			}
 			begun.Add(1)
@@ -281,7 +284,7 @@ func TestReadyMends(t *testing.T) {
 // Rules that somebody has taken away are there again after a heartbeat.
 func TestReadyPutsRulesRight(t *testing.T) {
 	w := newWorld(t)
-	w.check(w.n.Configure(t.Context(), ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 	ctx, stop := context.WithCancel(t.Context())
 	got := make(chan *nodens.Namespace, 1)
 	err := w.n.Serve(ctx, func(_ context.Context, ns *nodens.Namespace, _ []netip.Prefix) error {
@@ -316,7 +319,7 @@ func TestHungHelperIsReplaced(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			a, b := w.sandbox("a"), w.sandbox("b")
-			w.check(w.n.Configure(t.Context(), ranges, nil))
+			w.check(w.n.Configure(t.Context(), w.ranges, nil))
 			_, atB := w.attach(a), w.attach(b)
 			for _, pid := range w.helpers() {
 				name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -336,9 +339,15 @@ func TestHungHelperIsReplaced(t *testing.T) {
 				return f(ctx)
 			}
 			c := w.sandbox("c")
+			if when == "opened" { // A node's agent learns what it waits for, before it gives up to ask.
+				_ = short(func(ctx context.Context) error { return w.n.Configure(ctx, w.ranges, []oci.Sandbox{a, b}) })
+				if err := w.n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is being made") {
+					t.Errorf("while the network is being made it says: %v", err)
+				}
+			}
 			w.eventually(func() error {
 				err := short(func(ctx context.Context) error {
-					return w.n.Configure(ctx, ranges, []oci.Sandbox{a, b})
+					return w.n.Configure(ctx, w.ranges, []oci.Sandbox{a, b})
 				})
 				if err := errors.Join(err, short(w.n.Ready)); err != nil {
 					return err
@@ -357,7 +366,7 @@ func TestHungHelperIsReplaced(t *testing.T) {
 func TestNobodyWaitsForOneThatHangs(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.sandbox("a"), w.sandbox("b")
-	w.check(w.n.Configure(t.Context(), ranges, nil))
+	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 	w.attach(a)
 	stopped := w.helpers()
 	for _, pid := range stopped {
@@ -392,7 +401,7 @@ func TestNobodyWaitsForOneThatHangs(t *testing.T) {
 	short("Ready", w.n.Ready)
 	short("Attach", func(ctx context.Context) error { _, err := w.n.Attach(ctx, b); return err })
 	short("Detach", func(ctx context.Context) error { return w.n.Detach(ctx, "other") })
-	short("Configure", func(ctx context.Context) error { return w.n.Configure(ctx, ranges, nil) })
+	short("Configure", func(ctx context.Context) error { return w.n.Configure(ctx, w.ranges, nil) })
 	short("DialFrom", func(ctx context.Context) error {
 		_, err := w.n.DialFrom(ctx, "tcp", netip.MustParseAddrPort("192.0.2.1:80"))
 		return err
