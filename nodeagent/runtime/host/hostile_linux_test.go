@@ -239,9 +239,13 @@ func TestContainerKillsItsShim(t *testing.T) {
 		sb := n.sandbox("killer")
 		file := filepath.Join(n.dir, "daemon")
 		other := n.run(sb, containerConfig("other", "sleep", "1000"))
-		id := n.run(sb, script("c", "shim=$PPID; setsid sh -c 'echo $$ > "+file+"; exec sleep 1000' & while [ ! -s "+file+
+		now := filepath.Join(n.dir, "now") // Before, the answer that it was started would be lost with the shim.
+		id := n.run(sb, script("c", "shim=$PPID; setsid sh -c 'echo $$ > "+file+"; exec sleep 1000' & while [ ! -e "+now+
 			" ]; do sleep 0.01; done; kill -KILL $shim; exec sleep 1000"))
 		daemon, pids := readPID(t, file), []int{n.pid(id), n.pid(other)}
+		if err := os.WriteFile(now, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		for _, c := range []string{id, other} {
 			if st := n.wait(c); st.GetReason() != "ContainerStatusUnknown" {
 				t.Errorf("%v", st)

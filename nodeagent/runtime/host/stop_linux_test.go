@@ -116,14 +116,17 @@ func TestStopOutlivesItsCaller(t *testing.T) {
 	readPID(t, ready)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	const grace = 5 // seconds
 	outcome := make(chan error, 1)
+	begin := time.Now()
 	go func() {
-		_, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 5})
+		_, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
 		outcome <- err
 	}()
 	readPID(t, told)
 	cancel()
-	if err := <-outcome; err == nil {
+	// A machine that stands still for as long is no fault.
+	if err := <-outcome; err == nil && time.Since(begin) < grace*time.Second {
 		t.Error("stopped before its grace was over")
 	}
 	n.reopen()
