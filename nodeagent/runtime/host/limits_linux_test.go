@@ -34,7 +34,8 @@ func TestNamesThatAreTooLong(t *testing.T) {
 		t.Errorf("claims are left: %v", left)
 	}
 	config = sandboxConfig(n, long)
-	config.LogDirectory, config.Metadata.Namespace, config.Metadata.Uid = "", strings.Repeat("n", 1<<17), long
+	config.LogDirectory, config.Metadata.Namespace = "", strings.Repeat("n", 1<<17)
+	config.Metadata.Uid = fmt.Sprint(os.Getpid(), long) // No uid runs twice on a machine.
 	resp, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		t.Fatalf("names that no file carries: %v", err)
