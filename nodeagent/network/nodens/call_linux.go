@@ -1,6 +1,7 @@
 package nodens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,17 +21,34 @@ import (
 // answerTime is how long the helper may take for an answer. It does nothing that waits for anybody but the kernel.
 const answerTime = 10 * time.Second
 
+// setUpShare is how many times as long it may take to set the namespace up: the kernel may have to load what rules are
+// made of, from a slow disk. Who gives up too early ends a new namespace, and begins anew.
+const setUpShare = 6
+
 // errNoHelper says that nobody holds the namespace.
 var errNoHelper = errors.New("the node namespace has no helper")
 
 // remote is the helper, called by its socket.
-type remote struct{ dir *os.File }
+type remote struct {
+	dir *os.File
+	// patience is answerTime when 0.
+	patience time.Duration
+}
+
+// within returns how long the answer to a request may take.
+func (r *remote) within(request *wire.Request) time.Duration {
+	usual := cmp.Or(r.patience, answerTime)
+	if request.Setup != nil {
+		return setUpShare * usual
+	}
+	return usual
+}
 
 // call asks the helper for one thing. Where it is killed meanwhile, the one that follows is asked: whatever is asked
 // for can be asked for twice.
 func (r *remote) call(ctx context.Context, request *wire.Request, files ...*os.File) (
 	reply *wire.Reply, answers []*os.File, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, r.within(request))
 	defer cancel()
 	for range 5 {
 		reply, answers, err = r.callOnce(ctx, request, files...)
