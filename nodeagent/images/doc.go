@@ -12,6 +12,7 @@
 //	DIR/blobs/HEX            manifests, configurations and compressed layers, named by their SHA-256
 //	DIR/layers/HEX/fs        the unpacked layer whose uncompressed archive has this SHA-256 (its diff id)
 //	DIR/layers/HEX/info.json its size, and the directories that it has no entries for
+//	DIR/layers/HEX/opaque    there for a layer that hides all that is below it
 //	DIR/tops/HEX/fs          what belongs above the layers of the image with this id: the directories that take
 //	                         their attributes from lower layers (unpack.Top); missing if the image has none. It is
 //	                         made for the image's first container, and anew after a boot

@@ -28,7 +28,11 @@ type layerInfo struct {
 	Implied []string `json:"implied,omitempty"`
 }
 
-const infoFile = "info.json"
+// Files of a layer beside its directory.
+const (
+	infoFile   = "info.json"
+	opaqueFile = "opaque" // only of a layer that hides all that is below it
+)
 
 // unpackers is how many layers are unpacked at a time.
 func unpackers() int {
@@ -53,6 +57,19 @@ func (s *Store) layerDir(diffID string) (string, error) {
 		return "", err
 	}
 	return s.path(layersDir, name, "fs"), nil
+}
+
+// isOpaque reports whether an unpacked layer hides all that is below it.
+func (s *Store) isOpaque(diffID string) (bool, error) {
+	name, err := hexOf(diffID)
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Lstat(s.path(layersDir, name, opaqueFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // hasLayer reports whether a layer is unpacked.
@@ -138,6 +155,11 @@ func (s *Store) unpackTo(ctx context.Context, dir string, f *os.File, diffID str
 	text, err := json.Marshal(layerInfo{Bytes: stats.Bytes, Inodes: stats.Entries, Implied: stats.Implied})
 	if err != nil {
 		return err
+	}
+	if stats.Opaque {
+		if err := os.WriteFile(filepath.Join(dir, opaqueFile), nil, 0o600); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(dir, infoFile), text, 0o600)
 }

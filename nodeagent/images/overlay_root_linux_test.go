@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
@@ -211,4 +212,34 @@ func union(a, b map[string]string) map[string]string {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
+}
+
+// A layer that hides all that is below it, at the root of the image, does so in overlays as in copies.
+func TestRootOpaqueRoot(t *testing.T) {
+	host, s := serve(t), open(t)
+	push(t, host+"/app:v1", imageOf(t,
+		layer(t, compression.GZip, dir("d", 0o700), file("d/below", "x"), file("gone", "x")),
+		layer(t, compression.GZip, file(".wh..wh..opq", ""), file(".wh.gone", ""), file("d/own", "y")),
+		layer(t, compression.GZip, file("above", "z"))))
+	pull(t, s, host+"/app:v1")
+	stacked, err := s.Mountable(t.Context(), images.RootRequest{ID: "o", Image: host + "/app:v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := s.Mountable(t.Context(), images.RootRequest{ID: "c", Image: host + "/app:v1", Copy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := tree(t, copied.Copied)
+	if got := slices.Sorted(maps.Keys(want)); !slices.Equal(got, []string{".", "above", "d", "d/own"}) {
+		t.Errorf("a copy has %v", got)
+	}
+	if !strings.HasPrefix(want["d"], "mode 40755") {
+		t.Errorf("a directory has its attributes of one that is hidden: %s", want["d"])
+	}
+	overlay(t, stacked, func(dir string) {
+		if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+			t.Errorf("an overlay is not like a copy: %s", diff)
+		}
+	})
 }

@@ -189,7 +189,7 @@ func (s *Store) upper(ctx context.Context, dir, layer string, shift unpack.Shift
 
 // lower returns the directories of an image's layers, the uppermost first, with the image's own above them if it has
 // one. An image can have a layer several times, such as the one without files: one sees what the uppermost has, and
-// overlayfs refuses to have it again below.
+// overlayfs refuses to have it again below. Below a layer that hides all others there is none.
 func (s *Store) lower(ctx context.Context, rec *record) (out []string, err error) {
 	var layers []string
 	for _, d := range slices.Backward(rec.Layers) {
@@ -201,6 +201,13 @@ func (s *Store) lower(ctx context.Context, rec *record) (out []string, err error
 			return nil, err
 		}
 		layers, out = append(layers, d), append(out, dir)
+		opaque, err := s.isOpaque(d)
+		if err != nil {
+			return nil, err
+		}
+		if opaque {
+			break
+		}
 	}
 	top, err := s.top(ctx, rec.ID, layers)
 	if top != "" {

@@ -72,6 +72,9 @@ type Stats struct {
 	// Implied are the directories that the archive has no entry for: their attributes are those of lower layers, if the
 	// directory is there (see Top).
 	Implied []string
+	// Opaque tells that the layer hides all that is below it. overlayfs does not look whether the root of a layer does:
+	// what is below is not to be stacked.
+	Opaque bool
 }
 
 // Layer is an unpacked layer.

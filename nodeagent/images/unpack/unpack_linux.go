@@ -142,6 +142,9 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if base == Opaque && at.path == "" {
+		u.stats.Opaque = true
+	}
 	if hidden, ok := strings.CutPrefix(base, Whiteout); ok && u.Flavour != Plain {
 		return u.hide(at, base, hidden)
 	}
