@@ -59,13 +59,7 @@ func TestIndex(t *testing.T) {
 					Add: imageFor(t, p, of), Descriptor: v1.Descriptor{Platform: &p},
 				})
 			}
-			to, err := name.ParseReference(host + "/app:v1")
-			if err == nil {
-				err = remote.WriteIndex(to, index)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			pushIndex(t, host+"/app:v1", index)
 			digest, err := index.Digest()
 			if err != nil {
 				t.Fatal(err)
@@ -97,6 +91,92 @@ func TestIndex(t *testing.T) {
 				t.Errorf("a platform that is not there: %v", err)
 			}
 		})
+	}
+}
+
+// pushIndex writes an index to a registry, with all that is in it.
+func pushIndex(t *testing.T, ref string, index v1.ImageIndex) {
+	t.Helper()
+	to, err := name.ParseReference(ref)
+	if err == nil {
+		err = remote.WriteIndex(to, index)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An index can lead to the image by others, which need not say for which platform they are: from a registry as from a
+// layout. The image is pinned by the first, and there are not many.
+func TestIndexInAnIndex(t *testing.T) {
+	host := serve(t)
+	here, far := machine(), v1.Platform{OS: "linux", Architecture: "s390x"}
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: imageFor(t, far, types.OCIManifestSchema1), Descriptor: v1.Descriptor{Platform: &far}},
+		mutate.IndexAddendum{Add: imageFor(t, here, types.OCIManifestSchema1), Descriptor: v1.Descriptor{Platform: &here}})
+	const most = 3
+	for depth := 1; depth <= most+1; depth++ {
+		ref := fmt.Sprintf("%s/app:v%d", host, depth)
+		pushIndex(t, ref, index)
+		digest, err := index.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pulled, err := open(t).Pull(t.Context(), ref, images.PullOptions{})
+		// index.json is one more.
+		loaded, loadErr := open(t).LoadDir(t.Context(), layoutOf(t, mutate.AppendManifests(empty.Index,
+			mutate.IndexAddendum{Add: index})))
+		if depth > most {
+			for _, err := range []error{err, loadErr} {
+				if !errors.Is(err, images.ErrInvalid) || !strings.Contains(err.Error(), "indexes within indexes") {
+					t.Errorf("%d indexes: %v", depth, err)
+				}
+			}
+			break
+		}
+		if err != nil || pulled.Platform != here.String() || len(pulled.Digests) != 1 ||
+			pulled.Digests[0] != host+"/app@"+digest.String() {
+			t.Errorf("%d indexes: %+v, %v", depth, pulled, err)
+		}
+		if loadErr != nil || len(loaded) != 1 || loaded[0].Platform != here.String() {
+			t.Errorf("%d indexes in a layout: %+v, %v", depth, loaded, loadErr)
+		}
+		index = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index})
+	}
+}
+
+// Of an index with several variants of a processor comes the usual one, wherever it stands, unless another is asked
+// for; one that is there alone comes all the same. The usual one need not say that it is.
+func TestVariants(t *testing.T) {
+	on := func(architecture, variant string) v1.Platform {
+		return v1.Platform{OS: "linux", Architecture: architecture, Variant: variant}
+	}
+	for i, c := range []struct {
+		has   []v1.Platform
+		asked string
+		want  v1.Platform
+	}{
+		{[]v1.Platform{on("amd64", "v3"), on("amd64", ""), on("amd64", "v2")}, "linux/amd64", on("amd64", "")},
+		{[]v1.Platform{on("amd64", "v3"), on("amd64", "v1")}, "linux/amd64", on("amd64", "v1")},
+		{[]v1.Platform{on("amd64", "v3"), on("amd64", "")}, "linux/amd64/v3", on("amd64", "v3")},
+		{[]v1.Platform{on("amd64", "v2")}, "linux/amd64", on("amd64", "v2")},
+		{[]v1.Platform{on("arm64", "v9"), on("arm64", "v8")}, "linux/arm64", on("arm64", "v8")},
+		{[]v1.Platform{on("arm64", "")}, "linux/arm64/v8", on("arm64", "")},
+		{[]v1.Platform{on("arm", "v6"), on("arm", "v7")}, "linux/arm", on("arm", "v7")},
+		{[]v1.Platform{on("arm64", "v8")}, "linux/arm64/v9", v1.Platform{}},
+	} {
+		host := serve(t)
+		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+		for _, p := range c.has {
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: imageFor(t, p, types.OCIManifestSchema1),
+				Descriptor: v1.Descriptor{Platform: &p}})
+		}
+		pushIndex(t, host+"/app:v1", index)
+		img, err := open(t).Pull(t.Context(), host+"/app:v1", images.PullOptions{Platform: c.asked})
+		if c.want.OS == "" && !errors.Is(err, registry.ErrNotFound) || c.want.OS != "" &&
+			(err != nil || img.Platform != c.want.String()) {
+			t.Errorf("%d: %q of %v: %q, %v; want %q", i, c.asked, c.has, img.Platform, err, c.want.String())
+		}
 	}
 }
 

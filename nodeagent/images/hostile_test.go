@@ -133,6 +133,11 @@ func TestHostileRegistry(t *testing.T) {
 		"no manifest": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"schemaVersion":2,"config":[]}`)
 		}, images.ErrInvalid, "manifest", 1, false},
+		"a manifest of version 1": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v1+prettyjws")
+			fmt.Fprint(w, `{"schemaVersion":1,"name":"app","tag":"v1","architecture":"amd64","fsLayers":[{"blobSum":"sha256:`+
+				strings.Repeat("a", 64)+`"}],"history":[{"v1Compatibility":"{}"}],"signatures":[{"signature":"x"}]}`)
+		}, images.ErrInvalid, "of Docker's version 1, which has been given up", 1, false},
 		"a digest that is a path": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			text := strings.Replace(string(honest(w)), `"digest":"sha256:`, `"digest":"sha256:../../`, 1)
 			fmt.Fprint(w, text)

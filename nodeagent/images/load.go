@@ -167,8 +167,7 @@ func ofPlatform(all []v1.Descriptor, want v1.Platform) []v1.Descriptor {
 
 // resolve returns the manifest that a descriptor leads to.
 func (s *Store) resolve(from content, d v1.Descriptor) ([]byte, v1.Descriptor, error) {
-	const depth = 3
-	for range depth {
+	for range mostIndexes + 1 {
 		hex, err := hexOf(d.Digest.String())
 		if err != nil {
 			return nil, d, err

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,10 @@ func (p *pull) run(ctx context.Context) (rec *record, replaced []string, err err
 		return nil, nil, err
 	}
 	desc := top
-	if isIndex(top.MediaType, text) {
+	for depth := 0; isIndex(desc.MediaType, text); depth++ {
+		if depth >= mostIndexes {
+			return nil, nil, fmt.Errorf("%s: %w image: indexes within indexes", p.ref, ErrInvalid)
+		}
 		chosen, err := choose(text, p.platform)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.ref, err)
@@ -325,27 +329,47 @@ func isIndex(mediaType string, text []byte) bool {
 	return types.MediaType(mediaType).IsIndex()
 }
 
-// choose returns the digest of the manifest for a platform.
+// mostIndexes is how many indexes may lead to a manifest, each in the one before.
+const mostIndexes = 3
+
+// choose returns the digest of the manifest for a platform, or of the index that leads to it. Of several variants of a
+// processor it is the usual one, unless the platform names another: not every processor is a later one.
 func choose(text []byte, want v1.Platform) (string, error) {
 	x, err := v1.ParseIndexManifest(bytes.NewReader(text))
 	if err != nil {
 		return "", fmt.Errorf("%w index: %w", ErrInvalid, err)
 	}
-	var has []string
+	var has, other, bare []string
 	for _, m := range x.Manifests {
 		switch {
-		case m.Platform == nil || m.Platform.OS == "unknown": // attestations
+		case m.Platform == nil:
+			bare = append(bare, m.Digest.String())
 			continue
-		case m.Platform.Satisfies(want):
-			return m.Digest.String(), nil
+		case m.Platform.OS == "unknown": // attestations
+			continue
+		case m.Platform.OS == want.OS && m.Platform.Architecture == want.Architecture:
+			if variantOf(*m.Platform) == variantOf(want) {
+				return m.Digest.String(), nil
+			}
+			if want.Variant == "" {
+				other = append(other, m.Digest.String())
+			}
 		}
 		has = append(has, m.Platform.String())
 	}
-	if len(has) == 0 && len(x.Manifests) == 1 {
-		return x.Manifests[0].Digest.String(), nil
+	switch {
+	case len(other) > 0:
+		return other[0], nil
+	case len(has) == 0 && len(bare) == 1:
+		return bare[0], nil
 	}
 	return "", fmt.Errorf("%w: no image for the platform %s; there are: %s", registry.ErrNotFound, want.String(),
 		strings.Join(has, ", "))
+}
+
+// variantOf returns a platform's variant, the usual one of its processors where it names none, as in containerd.
+func variantOf(p v1.Platform) string {
+	return cmp.Or(p.Variant, map[string]string{"amd64": "v1", "arm64": "v8", "arm": "v7"}[p.Architecture])
 }
 
 // readManifest reads and checks a manifest.
