@@ -283,6 +283,7 @@ func TestHostileLayers(t *testing.T) {
 		want  string
 	}{
 		"escapes":   {archive(t, file("../../victim", "evil")), compression.GZip, "leads outside of the layer"},
+		"long name": {archive(t, file(strings.Repeat("n", 300), "x")), compression.GZip, "file name too long"},
 		"bomb":      {archive(t, file("f", strings.Repeat("\x00", 3<<20))), compression.GZip, "more than 1048576 bytes"},
 		"zstd bomb": {archive(t, file("f", strings.Repeat("\x00", 3<<20))), compression.ZStd, "more than 1048576 bytes"},
 		"no tar":    {[]byte(strings.Repeat("this is no archive\n", 100)), compression.GZip, "not a layer"},

@@ -3,6 +3,7 @@ package unpack
 import (
 	"archive/tar"
 	"errors"
+	"fmt"
 	"math"
 	"path"
 	"slices"
@@ -62,7 +63,7 @@ func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 	}
 	for name, value := range a.xattrs {
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil && !u.lost(err) {
-			return err
+			return fmt.Errorf("extended attribute %q of %d bytes: %w", short(name), len(value), err)
 		}
 	}
 	if err := unix.Fchmod(fd, a.mode); err != nil {

@@ -81,22 +81,36 @@ func (u *unpacker) all(r *tar.Reader, dir string) error {
 			break
 		}
 		if err != nil {
-			if errors.Is(err, tar.ErrHeader) {
-				return hostile("after %d entries: %v", u.stats.Entries, err)
-			}
-			return err
+			return fmt.Errorf("after %d entries: %w", u.stats.Entries, blame(err))
 		}
 		if u.stats.Entries++; u.stats.Entries > u.Entries {
 			return fmt.Errorf("%w: it has more than %d entries", ErrTooLarge, u.Entries)
 		}
 		if err := u.entry(h, r); err != nil {
-			return fmt.Errorf("entry %q: %w", short(h.Name), err)
+			return fmt.Errorf("entry %q: %w", short(h.Name), blame(err))
 		}
 	}
 	if err := u.tree.prune(dir); err != nil {
 		return err
 	}
-	return u.finish()
+	return blame(u.finish())
+}
+
+// blame says that an error is the archive's fault if it is: where it is no tar, and where it names what no file can
+// have.
+func blame(err error) error {
+	if err == nil || errors.Is(err, ErrHostile) {
+		return err
+	}
+	const ofTar = "archive/tar: " // Not all of its errors have names.
+	isFault := strings.HasPrefix(err.Error(), ofTar)
+	for _, e := range []error{unix.ENAMETOOLONG, unix.E2BIG, unix.ERANGE, unix.EINVAL, unix.EMLINK} {
+		isFault = isFault || errors.Is(err, e)
+	}
+	if !isFault {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrHostile, err)
 }
 
 func short(name string) string {
@@ -161,6 +175,9 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		return u.file(at, base, h, a, r)
 	case tar.TypeSymlink:
+		if h.Linkname == "" {
+			return hostile("it is a link to nothing")
+		}
 		return u.place(at, base, func() error { return unix.Symlinkat(h.Linkname, at.fd, base) }, &a)
 	case tar.TypeLink:
 		return u.link(at, base, h.Linkname)

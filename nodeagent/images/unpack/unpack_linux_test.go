@@ -179,6 +179,14 @@ func TestHostile(t *testing.T) {
 		"removes the parent":  {[]entry{{name: "a/.wh..."}, {name: "a/.wh.."}}, unpack.ErrHostile},
 		"root is a file":      {[]entry{{name: "./", kind: tar.TypeSymlink, link: "x"}}, unpack.ErrHostile},
 		"unknown type":        {[]entry{{name: "a", kind: 'V'}}, unpack.ErrHostile},
+		"long name":           {[]entry{{name: strings.Repeat("n", 256)}}, unpack.ErrHostile},
+		"long name, above":    {[]entry{{name: strings.Repeat("n", 256) + "/f"}}, unpack.ErrHostile},
+		"long target":         {[]entry{{name: "l", kind: tar.TypeSymlink, link: strings.Repeat("n/", 3000)}}, unpack.ErrHostile},
+		"no target":           {[]entry{{name: "l", kind: tar.TypeSymlink}}, unpack.ErrHostile},
+		"long attribute":      {[]entry{{name: "f", pax: map[string]string{"SCHILY.xattr.user.a": strings.Repeat("x", 70_000)}}}, unpack.ErrHostile},
+		"directory's, long":   {[]entry{{name: "d", kind: tar.TypeDir, pax: map[string]string{"SCHILY.xattr.user.a": strings.Repeat("x", 70_000)}}}, unpack.ErrHostile},
+		"attribute's name":    {[]entry{{name: "f", pax: map[string]string{"SCHILY.xattr.user." + strings.Repeat("n", 256): "x"}}}, unpack.ErrHostile},
+		"attribute, no name":  {[]entry{{name: "f", pax: map[string]string{"SCHILY.xattr.user.": "x"}}}, unpack.ErrHostile},
 		"too large":           {[]entry{{name: "a", content: strings.Repeat("x", 600_000)}, {name: "b", content: strings.Repeat("x", 600_000)}}, unpack.ErrTooLarge},
 		"too many":            {slices.Repeat([]entry{{name: "a"}}, 1001), unpack.ErrTooLarge},
 	} {
@@ -202,6 +210,34 @@ func TestHostile(t *testing.T) {
 				t.Errorf("left beside the layer: %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// A tar whose own words for an entry are too long, or contradict each other, is none.
+func TestHostileTar(t *testing.T) {
+	// typed makes the first entry of a tar another kind.
+	typed := func(b []byte, kind byte) []byte {
+		const at, sumAt, sumSize, header = 156, 148, 8, 512
+		b[at] = kind
+		copy(b[sumAt:], strings.Repeat(" ", sumSize))
+		sum := 0
+		for _, c := range b[:header] {
+			sum += int(c)
+		}
+		copy(b[sumAt:], fmt.Sprintf("%06o\x00 ", sum))
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"large words": typed(archive(t, []entry{{name: "x", content: strings.Repeat("x", 2<<20)}, {name: "f"}}).Bytes(),
+			tar.TypeXHeader),
+		"words that are none": typed(archive(t, []entry{{name: "x", content: "x"}, {name: "f"}}).Bytes(), tar.TypeXHeader),
+		"a file with holes of which nothing is known": typed(archive(t, []entry{{name: "f", content: "x"}}).Bytes(),
+			tar.TypeGNUSparse),
+	} {
+		if _, err := unpack.Tar(t.Context(), t.TempDir(), bytes.NewReader(b), options(t)); !errors.Is(err,
+			unpack.ErrHostile) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
