@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // mostLayers are more than fit into the page of mount options that older system calls take, by their usual paths.
@@ -97,6 +100,73 @@ func TestRootImageOfManyLayers(t *testing.T) {
 		id = n.run(n.userSandbox("own", users), looks)
 		if st := n.wait(id); st.GetExitCode() != 0 || n.lines(id) != want {
 			t.Errorf("with users of its own it says %q, not %q: %v", n.lines(id), want, st)
+		}
+	}
+	n.removeAll()
+	n.leftNoMounts()
+}
+
+// imageAbove makes an archive of an image of two layers, busybox and one of the headers and contents.
+func imageAbove(t *testing.T, name string, headers []tar.Header, contents map[string]string) []byte {
+	t.Helper()
+	program, err := os.ReadFile(busyboxPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, own := busyboxLayer(t, program), string(archive(t, headers, contents))
+	config := fmt.Sprintf(`{"architecture":%q,"os":"linux",`+
+		`"rootfs":{"type":"layers","diff_ids":["sha256:%x","sha256:%x"]}}`, runtime.GOARCH, sha256.Sum256([]byte(base)),
+		sha256.Sum256([]byte(own)))
+	return archive(t, []tar.Header{{Name: "manifest.json"}, {Name: "config.json"}, {Name: "0.tar"}, {Name: "1.tar"}},
+		map[string]string{"config.json": config, "0.tar": base, "1.tar": own,
+			"manifest.json": `[{"Config":"config.json","RepoTags":["` + name + `"],"Layers":["0.tar","1.tar"]}]`})
+}
+
+// What is mounted in a container is there also where the image has links that lead nowhere, as those of whole systems
+// do: /etc/resolv.conf into /run, say, and /var/run to it.
+//
+// spec: CTR-6
+func TestRootImageLinksAtMounts(t *testing.T) {
+	n := newNode(t, withImages(t))
+	const image = "example.com/links:1"
+	link := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	b := imageAbove(t, image, []tar.Header{
+		link("etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"), link("etc/hostname", "/run/hostname"),
+		link("etc/hosts", "/run/hosts"), {Typeflag: tar.TypeDir, Name: "var", Mode: 0o755}, link("var/run", "/run"),
+		link("var/lock", "../run/lock"), link("etc/mtab", "/proc/self/mounts"),
+	}, nil)
+	if _, err := n.cfg.OCI.Images.(*testStore).Load(t.Context(), bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+	config := sandboxConfig(n, "pod")
+	config.DnsConfig = &runtimeapi.DNSConfig{Servers: []string{"10.0.0.10"}}
+	made, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"hosts": "127.0.0.1 hosts\n", "token": "secret\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, readOnly := range []bool{false, true} {
+		c := victim(fmt.Sprint("c", readOnly), "/bin/sh", "-c",
+			"cat /etc/resolv.conf /etc/hostname /etc/hosts /var/run/secrets/token; [ -c /dev/null ] && echo null")
+		c.Image.Image = image
+		c.Linux.SecurityContext.ReadonlyRootfs = readOnly
+		c.Mounts = []*runtimeapi.Mount{{HostPath: filepath.Join(dir, "hosts"), ContainerPath: "/etc/hosts"},
+			{HostPath: dir, ContainerPath: "/var/run/secrets", Readonly: true}}
+		id := n.create(made.GetPodSandboxId(), c)
+		if err := n.start(id); err != nil {
+			t.Errorf("read-only %v: %v", readOnly, err)
+			continue
+		}
+		const want = "nameserver 10.0.0.10\npod\n127.0.0.1 hosts\nsecret\nnull\n"
+		if st := n.wait(id); st.GetExitCode() != 0 || n.lines(id) != want {
+			t.Errorf("read-only %v: it says %q, not %q: %v", readOnly, n.lines(id), want, st)
 		}
 	}
 	n.removeAll()
