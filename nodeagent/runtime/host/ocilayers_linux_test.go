@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -167,6 +168,50 @@ func TestRootImageLinksAtMounts(t *testing.T) {
 		const want = "nameserver 10.0.0.10\npod\n127.0.0.1 hosts\nsecret\nnull\n"
 		if st := n.wait(id); st.GetExitCode() != 0 || n.lines(id) != want {
 			t.Errorf("read-only %v: it says %q, not %q: %v", readOnly, n.lines(id), want, st)
+		}
+	}
+	n.removeAll()
+	n.leftNoMounts()
+}
+
+// What cannot be executed says why: the start does where that can be known before, and else the log of the container,
+// as with runc. Programs of other platforms are such, and those whose interpreter or loader the image has not got.
+//
+// spec: CTR-4
+func TestRootImageProgramsThatDoNotRun(t *testing.T) {
+	n := newNode(t, withImages(t))
+	const image = "example.com/programs:1"
+	b := imageAbove(t, image, []tar.Header{{Name: "foreign", Mode: 0o755}, {Name: "script", Mode: 0o755},
+		{Name: "plain", Mode: 0o644}}, map[string]string{"foreign": "\x7fELF\x02\x02", "script": "#!/no/such/interpreter\n"})
+	if _, err := n.cfg.OCI.Images.(*testStore).Load(t.Context(), bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+	sb := n.sandbox("pod")
+	for program, want := range map[string]struct{ start, log string }{
+		"/foreign": {log: "exec /foreign: exec format error\n"},
+		"/script":  {log: "exec /script: no such file or directory\n"},
+		"/plain":   {start: `exec: "/plain": permission denied`},
+		"/bin":     {start: `exec: "/bin": is a directory`},
+		"/none":    {start: `stat /none: no such file or directory`},
+		"none":     {start: `exec: "none": executable file not found in $PATH`},
+	} {
+		c := victim("c"+strings.ReplaceAll(program, "/", "-"), program)
+		c.Image.Image = image
+		id := n.create(sb, c)
+		err := n.start(id)
+		reason, code := "StartError", int32(128)
+		if want.start == "" {
+			reason, code = "Error", 255
+			n.wait(id)
+			if got := strings.TrimPrefix(n.logText(id), "stderr F "); err != nil || got != want.log {
+				t.Errorf("%s: %v, and the log says %q; want %q", program, err, got, want.log)
+			}
+		} else if err == nil || !strings.HasSuffix(err.Error(), want.start) {
+			t.Errorf("%s: %v; want %q", program, err, want.start)
+		}
+		if st := n.status(id); st.GetExitCode() != code || st.GetReason() != reason ||
+			!strings.HasSuffix(st.GetMessage(), want.start) {
+			t.Errorf("%s: %v", program, st)
 		}
 	}
 	n.removeAll()
