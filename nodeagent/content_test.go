@@ -30,6 +30,8 @@ type watched struct {
 	mu    sync.Mutex
 	made  map[string]*runtimeapi.ContainerConfig // the newest by the container's name
 	pulls []string
+	// asked are the images that it was asked for.
+	asked []string
 	// answer says what comes of a pull.
 	answer func(auth *runtimeapi.AuthConfig) error
 	// is, where it is not nil, is what the runtime says that it is.
@@ -63,6 +65,7 @@ func (r *watched) PullImage(
 	r.mu.Lock()
 	auth := req.GetAuth()
 	r.pulls = append(r.pulls, auth.GetUsername()+":"+auth.GetPassword())
+	r.asked = append(r.asked, req.GetImage().GetImage())
 	answer := r.answer
 	r.mu.Unlock()
 	if answer != nil {
@@ -71,6 +74,16 @@ func (r *watched) PullImage(
 		}
 	}
 	return r.Runtime.PullImage(ctx, req)
+}
+
+// ImageStatus implements runtimeapi.ImageServiceServer.
+func (r *watched) ImageStatus(
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, req.GetImage().GetImage())
+	r.mu.Unlock()
+	return r.Runtime.ImageStatus(ctx, req)
 }
 
 // inWatchedWorld is inWorld with such a runtime, and with events and a log.
@@ -346,6 +359,40 @@ func TestPullEvents(t *testing.T) {
 			if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, want) }) {
 				w.t.Errorf("no event %q in %q", want, events)
 			}
+		}
+	})
+}
+
+// A runtime is asked for an image by its whole name, for a bare one could be the beginning of another image's id: what
+// has no tag is the latest. Events say what the pod says.
+//
+// spec: CTR-6
+func TestImagesAreAskedForByWholeNames(t *testing.T) {
+	inWatchedWorld(t, func(w *world, rt *watched, _ *logBuffer) {
+		w.cfg.Simulated, w.cfg.PodsDir = false, w.t.TempDir()
+		w.start()
+		digest := "feed@sha256:" + strings.Repeat("0a", 32)
+		for i, c := range []struct{ image, policy, want string }{
+			{"cafe", "Always", "cafe:latest"}, {"cafe", "IfNotPresent", "cafe:latest"}, {"cafe:1", "IfNotPresent", "cafe:1"},
+			{digest, "IfNotPresent", digest}, {"r.example:5000/a/feed", "Always", "r.example:5000/a/feed:latest"},
+			{"r.example:5000/feed:v1", "Always", "r.example:5000/feed:v1"},
+		} {
+			rt.mu.Lock()
+			rt.asked = nil
+			rt.mu.Unlock()
+			w.create(fmt.Sprint("p", i), edit(func(p *corev1.Pod) {
+				p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = c.image, c.policy
+			}))
+			w.settle()
+			rt.mu.Lock()
+			asked := slices.Clone(rt.asked) // Later by what the runtime itself calls the image.
+			rt.mu.Unlock()
+			if len(asked) == 0 || asked[0] != c.want {
+				w.t.Errorf("%s, %s: the runtime was asked for %q, want %q", c.image, c.policy, asked, c.want)
+			}
+		}
+		if events := w.events(); !slices.Contains(events, `Pulling: Pulling image "cafe"`) {
+			w.t.Errorf("%q", events)
 		}
 	})
 }

@@ -70,7 +70,16 @@ func (j job) pullImage(
 }
 
 func (p pull) spec() *runtimeapi.ImageSpec {
-	return &runtimeapi.ImageSpec{Image: p.image, UserSpecifiedImage: p.image}
+	return &runtimeapi.ImageSpec{Image: tagged(p.image), UserSpecifiedImage: p.image}
+}
+
+// tagged returns the name of an image with the tag that is meant where it has none, as kubelets name images to
+// runtimes, which may take a bare name for the beginning of another image's id.
+func tagged(image string) string {
+	if strings.ContainsAny(image[strings.LastIndexByte(image, '/')+1:], ":@") {
+		return image
+	}
+	return image + ":latest"
 }
 
 // failed tells the user what is wrong, unless nobody waits for the image any more.

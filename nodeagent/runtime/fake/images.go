@@ -10,11 +10,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// nameOf is the image's name, without a tag that clients add to it.
+func nameOf(spec *runtimeapi.ImageSpec) string { return strings.TrimSuffix(spec.GetImage(), ":latest") }
+
 // ImageStatus implements runtimeapi.ImageServiceServer: every image but those named "missing..." is there.
 func (r *Runtime) ImageStatus(
 	_ context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
-	name := req.GetImage().GetImage()
+	name := nameOf(req.GetImage())
 	if strings.HasPrefix(name, "missing") {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
@@ -26,7 +29,7 @@ func (r *Runtime) ImageStatus(
 func (r *Runtime) PullImage(
 	_ context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {
-	name := req.GetImage().GetImage()
+	name := nameOf(req.GetImage())
 	if err := r.fault("PullImage", name); err != nil {
 		return nil, err
 	}
