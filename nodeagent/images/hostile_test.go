@@ -507,13 +507,14 @@ func TestLoadDockerArchive(t *testing.T) {
 	}
 	b := archive(t, file("c.json", string(config)), file("1/layer.tar", string(lower)),
 		symlink("2/layer.tar", "../x/layer.tar"), file("x/layer.tar", string(upper)), hardlink("y.tar", "x/layer.tar"),
-		file("manifest.json", `[{"Config":"c.json","RepoTags":["app:dev"],"Layers":["1/layer.tar","2/layer.tar"]}]`))
+		file("manifest.json", `[{"Config":"c.json","RepoTags":["app:dev","app@sha256:`+strings.Repeat("a", 64)+
+			`"],"Layers":["1/layer.tar","2/layer.tar"]}]`))
 	s := open(t)
 	loaded, err := s.Load(t.Context(), strings.NewReader(string(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(loaded) != 1 || loaded[0].Tags[0] != "docker.io/library/app:dev" {
+	if len(loaded) != 1 || !slices.Equal(loaded[0].Tags, []string{"docker.io/library/app:dev"}) {
 		t.Errorf("%+v", loaded)
 	}
 	root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c", Image: "app:dev", Copy: true})

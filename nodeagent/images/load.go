@@ -267,7 +267,9 @@ func (s *Store) searchDocker(from content, text []byte) ([]found, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%w archive: %w", ErrInvalid, err)
 			}
-			one.tags = append(one.tags, ref.Tagged())
+			if name := ref.Tagged(); name != "" { // and not a digest, by which a registry knows it
+				one.tags = append(one.tags, name)
+			}
 		}
 		out = append(out, one)
 	}
