@@ -37,7 +37,7 @@ func (s *Store) Load(ctx context.Context, r io.Reader) ([]Image, error) {
 	defer unpack.RemoveAll(dir) //nolint:errcheck // what stays goes with this process
 	from, err := s.spool(ctx, dir, r)
 	if err != nil {
-		return nil, err
+		return nil, full(err)
 	}
 	return s.load(ctx, from)
 }
@@ -76,7 +76,7 @@ func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
 			replaced, err = s.admit(ctx, rec)
 		}
 		from.lease.release()
-		if err != nil {
+		if err = full(err); err != nil {
 			return out, errors.Join(err, s.collect(context.WithoutCancel(ctx), from.held))
 		}
 		s.collectReplaced(ctx, rec.ID, replaced)

@@ -51,7 +51,7 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 	}
 	rec, replaced, err := p.run(ctx)
 	p.lease.release()
-	if err != nil {
+	if err = full(err); err != nil {
 		if isFinal(err) {
 			err = errors.Join(err, s.collect(context.WithoutCancel(ctx), p.held))
 		}
@@ -196,7 +196,7 @@ func (s *Store) bring(ctx context.Context, m *manifest, text []byte, from origin
 	if err := s.room(total); err != nil {
 		return nil, err
 	}
-	return rec, full(s.bringLayers(ctx, rec, from))
+	return rec, s.bringLayers(ctx, rec, from)
 }
 
 // full gives an error of a disk that has become full meanwhile the words of one that was found so before.
