@@ -243,3 +243,29 @@ func TestRootOpaqueRoot(t *testing.T) {
 		}
 	})
 }
+
+// A directory for which a layer has no entry takes the place of a link of a lower layer: layers are unpacked
+// independently of each other.
+func TestRootImpliedOverLink(t *testing.T) {
+	host, s := serve(t), open(t)
+	push(t, host+"/app:v1", imageOf(t, layer(t, compression.GZip, dir("usr/lib", 0o755), file("usr/lib/a", "x"),
+		symlink("lib", "usr/lib")), layer(t, compression.GZip, file("lib/b", "y"))))
+	pull(t, s, host+"/app:v1")
+	for id, copied := range map[string]bool{"o": false, "c": true} {
+		root, err := s.Mountable(t.Context(), images.RootRequest{ID: id, Image: host + "/app:v1", Copy: copied})
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func(dir string) {
+			want := []string{".", "lib", "lib/b", "usr", "usr/lib", "usr/lib/a"}
+			if got := slices.Sorted(maps.Keys(tree(t, dir))); !slices.Equal(got, want) {
+				t.Errorf("copied %v: %v, want %v", copied, got, want)
+			}
+		}
+		if copied {
+			look(root.Copied)
+			continue
+		}
+		overlay(t, root, look)
+	}
+}
