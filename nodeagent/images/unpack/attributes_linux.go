@@ -54,7 +54,8 @@ func (u *unpacker) owner(id int, ranges []IDRange) int {
 }
 
 // setFile gives an open file its attributes. The owner first: changing it takes away capabilities and setuid. The mode
-// last: a user may not give an extended attribute to a file that its mode makes read-only.
+// last: a user may not give an extended attribute to a file that its mode makes read-only, nor look into a directory
+// that it closes.
 func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 	if u.Owners {
 		if err := unix.Fchown(fd, u.owner(a.uid, u.Shift.UIDs), u.owner(a.gid, u.Shift.GIDs)); err != nil {
@@ -66,10 +67,10 @@ func (u *unpacker) setFile(fd int, at handle, base string, a attributes) error {
 			return fmt.Errorf("extended attribute %q of %d bytes: %w", short(name), len(value), err)
 		}
 	}
-	if err := unix.Fchmod(fd, a.mode); err != nil {
+	if err := u.setTime(at, base, a); err != nil {
 		return err
 	}
-	return u.setTime(at, base, a)
+	return unix.Fchmod(fd, a.mode)
 }
 
 // setOther gives a link, device or pipe its attributes.

@@ -415,3 +415,24 @@ func TestRandomArchives(t *testing.T) {
 		}
 	}
 }
+
+// The directory of a layer itself may be closed, also to who unpacks it and is not root.
+func TestClosedRoot(t *testing.T) {
+	for _, mode := range []int64{0o444, 0o600, 0o111} {
+		dir := filepath.Join(t.TempDir(), "layer")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := unpack.Tar(t.Context(), dir, archive(t, []entry{{name: "./", kind: tar.TypeDir, mode: mode}, {name: "f"}}),
+			options(t))
+		if err != nil {
+			t.Errorf("%o: %v", mode, err)
+		}
+		if info, err := os.Lstat(dir); err != nil || int64(info.Mode().Perm()) != mode || info.ModTime().Unix() != 1e9 {
+			t.Errorf("%o: %v, %v", mode, info, err)
+		}
+		if err := unpack.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
