@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/images"
 )
@@ -184,6 +185,33 @@ func TestPullProgressOnATerminal(t *testing.T) {
 		p.end()
 		if got := strings.TrimSpace(s.String()); got != "20 of 20 complete" {
 			t.Errorf("%d rows: at the end there is\n%s", rows, got)
+		}
+	}
+}
+
+// Bars are drawn on terminals that can, in their size, and lines are written to everything else.
+func TestPullProgressKnowsTerminals(t *testing.T) {
+	leader, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals here: ", err)
+	}
+	defer leader.Close()
+	if err := unix.IoctlSetWinsize(int(leader.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 7, Col: 61}); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	for _, c := range []struct {
+		out         io.Writer
+		term        string
+		width, rows int
+	}{{leader, "xterm", 61, 7}, {leader, "dumb", 0, 0}, {plain, "xterm", 0, 0}, {new(bytes.Buffer), "xterm", 0, 0}} {
+		t.Setenv("TERM", c.term)
+		if p := newPullProgress(c.out); p.width != c.width || p.rows != c.rows {
+			t.Errorf("%T, TERM=%s: %d columns and %d rows; want %d and %d", c.out, c.term, p.width, p.rows, c.width, c.rows)
 		}
 	}
 }

@@ -400,6 +400,53 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// Who brings a token for the registry itself is asked for no other one; who brings one that stands for a user gets an
+// access token for it. Wrong ones are said to be wrong, and are not in the error.
+func TestTokens(t *testing.T) {
+	var guarded atomic.Bool
+	var asked atomic.Int32
+	host := serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/token":
+				asked.Add(1)
+				if r.Method != http.MethodPost || r.FormValue("grant_type") != "refresh_token" ||
+					r.FormValue("refresh_token") != "right-identity" {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				fmt.Fprint(w, `{"access_token":"right-access"}`)
+			case guarded.Load() && r.Header.Get("Authorization") != "Bearer right-access":
+				w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/token",service="test"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	push(t, host+"/app:v1", plainImage(t))
+	guarded.Store(true)
+	for what, c := range map[string]struct {
+		auth registry.Auth
+		ok   bool
+		asks bool
+	}{
+		"access":         {registry.Auth{RegistryToken: "right-access"}, true, false},
+		"wrong access":   {registry.Auth{RegistryToken: "wrong-access"}, false, false},
+		"identity":       {registry.Auth{IdentityToken: "right-identity"}, true, true},
+		"wrong identity": {registry.Auth{IdentityToken: "wrong-identity"}, false, true},
+	} {
+		asked.Store(0)
+		_, err := open(t).Pull(t.Context(), host+"/app:v1", images.PullOptions{Auth: &c.auth})
+		if c.ok && err != nil || !c.ok && !errors.Is(err, registry.ErrUnauthorized) || (asked.Load() > 0) != c.asks {
+			t.Errorf("%s: %v; the token service was asked %d times", what, err, asked.Load())
+		}
+		if err != nil && (strings.Contains(err.Error(), "wrong-access") || strings.Contains(err.Error(), "wrong-identity")) {
+			t.Errorf("%s: the token is in %v", what, err)
+		}
+	}
+}
+
 // Mirrors are asked first, and the registry itself when they fail.
 func TestMirrors(t *testing.T) {
 	good, dead := serve(t), httptest.NewServer(http.NotFoundHandler())

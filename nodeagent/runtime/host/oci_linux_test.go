@@ -404,6 +404,26 @@ func TestRootImageSharedProcesses(t *testing.T) {
 	t.Log(text)
 }
 
+// Containers that share no processes need no other process but their shim.
+func TestRootImageWithoutPause(t *testing.T) {
+	n := newNode(t, withImages(t))
+	config := sandboxConfig(n, "pod")
+	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}}
+	made, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := made.GetPodSandboxId()
+	id := n.run(sb, victim("c", "sleep", "1000"))
+	want := []int{n.pid(id)}
+	eventually(t, "the container is the shim's only child", func() bool {
+		kids, err := sys.Children(n.shimPID(sb))
+		return err == nil && slices.Equal(kids, want)
+	})
+	n.removeAll()
+}
+
 // firstProcess returns the pid of the process 1 that the containers of a shim share.
 func firstProcess(t *testing.T, shim int) string {
 	t.Helper()
