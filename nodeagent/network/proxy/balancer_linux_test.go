@@ -229,6 +229,63 @@ func TestPortsThatAreNotServed(t *testing.T) {
 	w.eventually("events say that they are", func() bool { return slices.Equal(told(), want) })
 }
 
+// A node port of SCTP, and an external IP, which nobody carries from the machine, are told of by an event each, beside
+// one of TCP that is served.
+func TestPortsOfSCTP(t *testing.T) {
+	w := newWorld(t)
+	w.onNode()
+	w.serves(func(p proxy.Port) error {
+		if p.Network == "sctp" {
+			t.Errorf("%+v is to be served", p)
+		}
+		return nil
+	})
+	s := w.create("shop", "mixed", &corev1.ServiceSpec{Type: "NodePort", ExternalIPs: []string{"203.0.113.5"},
+		Ports: []*corev1.ServicePort{{Name: "web", Port: 80}, {Name: "signals", Port: 81, Protocol: "SCTP"}}})
+	const why = " is not served on node here: SCTP is not carried from the machine's ports"
+	want := []string{"The external IP 203.0.113.5, port 81 of sctp," + why,
+		fmt.Sprintf("The node port %d of sctp%s", s.GetSpec().GetPorts()[1].GetNodePort(), why)}
+	w.eventually("events say so", func() bool {
+		list, err := w.api.Events.List(t.Context(), &metav1.ListRequest{Namespace: "shop"})
+		var told []string
+		for _, e := range list.GetItems() {
+			told = append(told, e.GetMessage())
+		}
+		slices.Sort(told)
+		return err == nil && slices.Equal(told, want)
+	})
+}
+
+// Nobody listens on the machine for a Service that another proxy serves: the ports are the other's.
+func TestPortsOfAnotherProxy(t *testing.T) {
+	w := newWorld(t)
+	w.onNode()
+	var ports []int32
+	for _, labels := range []map[string]string{{"service.kubernetes.io/service-proxy-name": "other"}, nil} {
+		s, err := w.api.Services.Create(t.Context(), &corev1.CreateServiceRequest{
+			Namespace: "shop", Object: &corev1.Service{
+				Metadata: &metav1.ObjectMeta{GenerateName: "web-", Labels: labels},
+				Spec: &corev1.ServiceSpec{Type: "NodePort", ExternalIPs: []string{machineIP},
+					Ports: []*corev1.ServicePort{{Port: 80 + int32(len(ports))}}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, s.GetSpec().GetPorts()[0].GetNodePort(), s.GetSpec().GetPorts()[0].GetPort())
+	}
+	w.eventually("the ports of the other Service are served", func() bool {
+		served := map[int32]bool{}
+		for _, p := range <-w.ports {
+			served[int32(p.Listen.Port())] = true
+		}
+		if served[ports[0]] || served[ports[1]] {
+			t.Fatalf("of the ports %v %v are served", ports, served)
+		}
+		return served[ports[2]] && served[ports[3]]
+	})
+}
+
 // A load balancer in front of the node is told whether the node has endpoints of a Service, while it is asked for
 // that.
 //

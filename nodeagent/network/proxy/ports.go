@@ -26,9 +26,20 @@ type Port struct {
 // addresses and load balancers. Whoever listens finds out which of the addresses are the machine's. Arrivals are
 // services.Node's.
 func ports(services []*corev1.Service, arrivals map[netip.Addr]netip.Addr) []Port {
+	return portsOf(map[string]string{"": "tcp", "TCP": "tcp", "UDP": "udp"}, services, arrivals)
+}
+
+// beyond returns the ports that Services ask for and that the process cannot pass on, in the form of ports.
+func beyond(s *corev1.Service) []Port {
+	return portsOf(map[string]string{"SCTP": "sctp"}, []*corev1.Service{s}, nil)
+}
+
+// portsOf returns the ports of the protocols that are keys of networks.
+func portsOf(networks map[string]string, services []*corev1.Service, arrivals map[netip.Addr]netip.Addr) []Port {
 	var out []Port
 	for _, s := range services {
-		if !endpoint.HasAddress(s) || s.GetSpec().GetType() == endpoint.ExternalName {
+		_, other := s.GetMetadata().GetLabels()[otherProxy]
+		if other || !endpoint.HasAddress(s) || s.GetSpec().GetType() == endpoint.ExternalName {
 			continue
 		}
 		external := slices.Clone(s.GetSpec().GetExternalIPs())
@@ -38,9 +49,9 @@ func ports(services []*corev1.Service, arrivals map[netip.Addr]netip.Addr) []Por
 			}
 		}
 		for _, p := range s.GetSpec().GetPorts() {
-			network, ok := map[string]string{"": "tcp", "TCP": "tcp", "UDP": "udp"}[p.GetProtocol()]
+			network, ok := networks[p.GetProtocol()]
 			if !ok {
-				continue // the process cannot pass on SCTP
+				continue
 			}
 			if n := p.GetNodePort(); n > 0 && n < 1<<16 {
 				at := netip.AddrPortFrom(netip.Addr{}, uint16(n))

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -14,6 +15,9 @@ type unserved struct {
 	uid     string
 	port    Port
 }
+
+// errSCTP is why ports of SCTP are not served.
+var errSCTP = errors.New("SCTP is not carried from the machine's ports")
 
 // what names the port in the words of the Service.
 func (u unserved) what() string {
@@ -30,16 +34,26 @@ func (p *Proxy) tellPorts() {
 	served, arrivals := p.served, p.arrivals
 	p.mu.Unlock()
 	now := map[unserved]string{}
-	anyFailed := false
+	anyFailed := len(p.unserved) > 0
 	for _, err := range served {
 		anyFailed = anyFailed || err != nil
 	}
-	if !anyFailed && len(p.unserved) == 0 {
-		return
-	}
 	for _, s := range p.services.List("", nil) {
-		key, spec := cache.KeyOf(s), &corev1.Service{Spec: s.GetSpec()} // without the addresses of its load balancer
-		for _, port := range ports([]*corev1.Service{spec}, arrivals) {
+		key := cache.KeyOf(s)
+		// Without the addresses of its load balancer, of which a condition tells.
+		own := &corev1.Service{Metadata: s.GetMetadata(), Spec: s.GetSpec()}
+		for _, port := range beyond(own) {
+			u := unserved{service: key, uid: s.GetMetadata().GetUid(), port: port}
+			now[u] = errSCTP.Error()
+			if p.unserved[u] == "" {
+				p.events.Event(s, record.Warning, "NodePortNotServed", "Serving",
+					fmt.Sprintf("The %s is not served on node %s: %v", u.what(), p.cfg.NodeName, errSCTP))
+			}
+		}
+		if !anyFailed {
+			continue
+		}
+		for _, port := range ports([]*corev1.Service{own}, arrivals) {
 			u := unserved{service: key, uid: s.GetMetadata().GetUid(), port: port}
 			err, known := served[port]
 			if err == nil {
