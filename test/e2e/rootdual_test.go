@@ -86,6 +86,46 @@ func TestRootDualStack(t *testing.T) {
 	})
 }
 
+// TestRootFamilies gives Services another first family than pods, and both only IPv6: pods reach the API, the DNS and
+// each other's Services all the same.
+//
+// spec: NET-1, WORK-4
+func TestRootFamilies(t *testing.T) {
+	const pods4, pods6, services4, services6 = "10.244.0.0/16", "fd00:10:244::/56", "10.96.0.0/16", "fd00:10:96::/112"
+	for name, c := range map[string]struct{ pods, services, manifest string }{
+		"IPv6 first": {pods4 + "," + pods6, services6 + "," + services4, dualManifest},
+		"IPv6 only":  {pods6, services6, strings.ReplaceAll(dualManifest, "RequireDualStack", "SingleStack")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rootAndUser(t, func(t *testing.T, m *machine) {
+				u := m.imageCluster(t)
+				u.flags = []string{"--cluster-cidr", c.pods, "--service-cluster-ip-range", c.services}
+				u.begin(t)
+				k := u.kubectl(t)
+				u.apply(t, c.manifest)
+				k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
+				for script, want := range map[string]string{
+					"echo $KUBERNETES_SERVICE_HOST": "fd00:10:96::1\n",
+					"nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open": "open\n",
+					"nc -w 5 kubernetes.default 443 </dev/null && echo open":                            "open\n",
+					"nc -w 5 web 80 </dev/null": "web\n",
+				} {
+					eventually(t, script, func() (bool, string) {
+						out, _ := k.run(t, "", "exec", "client", "--", "sh", "-c", script+" 2>&1")
+						return out == want, out
+					})
+				}
+				nodePort := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
+				eventually(t, "the machine reaches the node port", func() (bool, string) {
+					text, err := asked(m.network(), net.JoinHostPort("::1", nodePort))
+					return text == "web\n", fmt.Sprint(text, err)
+				})
+				u.down(t)
+			})
+		})
+	}
+}
+
 const dualManifest = `
 apiVersion: v1
 kind: Pod

@@ -54,8 +54,9 @@ type Config struct {
 	// Arrivals are addresses, one of each family at most, at which the node namespace takes what the kernel leads there
 	// for an address of the machine: the first that the node has of the family.
 	Arrivals []netip.Addr
-	// API is where the API server answers in the node namespace; the endpoints of the Service kubernetes when not valid.
-	API netip.AddrPort
+	// API is where the API server answers in the node namespace, in each family; without any, the endpoints of the Service
+	// kubernetes count.
+	API []netip.AddrPort
 
 	// DNSService is the address of the Service kube-dns of namespace kube-system, which is made when it is missing.
 	// Nothing is made when it is not valid.
@@ -372,8 +373,8 @@ func (p *Proxy) batch(ctx context.Context) error {
 // standins says where the Services of the control plane are reached from the node namespace.
 func (p *Proxy) standins() map[cache.Key]map[string][]netip.AddrPort {
 	out := map[cache.Key]map[string][]netip.AddrPort{}
-	if p.cfg.API.IsValid() {
-		out[cache.Key{Namespace: "default", Name: "kubernetes"}] = map[string][]netip.AddrPort{"https": {p.cfg.API}}
+	if len(p.cfg.API) > 0 {
+		out[cache.Key{Namespace: "default", Name: "kubernetes"}] = map[string][]netip.AddrPort{"https": p.cfg.API}
 	}
 	udp, tcp := []netip.AddrPort{}, []netip.AddrPort{}
 	for _, c := range p.cfg.Packets {

@@ -66,15 +66,16 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 			return fmt.Errorf("names cannot be answered on %s: %w", own, err)
 		}
 		cfg.Listeners = append(cfg.Listeners, listener)
-	}
-	if s.node.API.IsValid() {
-		own, _ := nodens.NodeAddresses(ranges[0])
-		listener, err := listenForAPI(ctx, ns, netip.AddrPortFrom(own, s.node.API.Port()))
+		if !s.node.API.IsValid() {
+			continue
+		}
+		// In each family: the Service kubernetes has one of them, whatever the order is of the pods' ranges.
+		api, err := listenForAPI(ctx, ns, netip.AddrPortFrom(own, s.node.API.Port()))
 		if err != nil {
 			return fmt.Errorf("the API cannot be reached from pods: %w", err)
 		}
-		cfg.API = listener.Addr().(*net.TCPAddr).AddrPort()
-		group.Go(func() error { return forward(ctx, listener, s.node.API) })
+		cfg.API = append(cfg.API, api.Addr().(*net.TCPAddr).AddrPort())
+		group.Go(func() error { return forward(ctx, api, s.node.API) })
 	}
 	ports := newPorts(ns, ranges, s.log)
 	defer ports.close()
