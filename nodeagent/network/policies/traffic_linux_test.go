@@ -19,6 +19,7 @@ import (
 	vnetlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/nodeagent/network/policies"
@@ -378,6 +379,48 @@ func (g *ground) ping(src, dst *subject) (answered bool) {
 		return nil
 	})
 	return answered
+}
+
+// Associations of SCTP are let through by rules for their port, and not by those for other protocols or ports.
+func TestSCTP(t *testing.T) {
+	g := newGround(t)
+	src, dst := g.all[0], g.all[1]
+	src.namespace, dst.namespace = "a", "a"
+	src.tell(g.world)
+	dst.ports = []policies.NamedPort{{Name: "diameter", Protocol: "sctp", Number: 3868}}
+	dst.tell(g.world)
+	sctp, last := "SCTP", int32(3870)
+	number, name := &metav1.IntOrString{IntVal: 3868}, &metav1.IntOrString{Type: 1, StrVal: "diameter"}
+	key, from := cache.Key{Namespace: "a", Name: "p"}, uint16(40000)
+	for _, p := range []struct {
+		port    *networkingv1.NetworkPolicyPort
+		through bool
+	}{
+		{&networkingv1.NetworkPolicyPort{Protocol: &sctp, Port: number}, true},
+		{&networkingv1.NetworkPolicyPort{Protocol: &sctp, Port: &metav1.IntOrString{IntVal: 3867}, EndPort: &last}, true},
+		{&networkingv1.NetworkPolicyPort{Protocol: &sctp, Port: name}, true},
+		{&networkingv1.NetworkPolicyPort{Protocol: &sctp}, true},
+		{&networkingv1.NetworkPolicyPort{Protocol: &sctp, Port: &metav1.IntOrString{IntVal: 3869}}, false},
+		{&networkingv1.NetworkPolicyPort{Port: number}, false},
+	} {
+		for v := range 2 {
+			g.world.SetPolicy(key, &networkingv1.NetworkPolicy{Spec: &networkingv1.NetworkPolicySpec{
+				Ingress: []*networkingv1.NetworkPolicyIngressRule{{Ports: []*networkingv1.NetworkPolicyPort{p.port}}},
+			}})
+			g.apply()
+			pod, client := g.at[dst].SCTP(dst.addrs[v], time.Minute), g.at[src].SCTP(src.addrs[v], time.Minute)
+			from++
+			client.Begin(from, netip.AddrPortFrom(dst.addrs[v], 3868))
+			// What comes after it, and is forbidden by nobody, shows that it would have come.
+			g.world.SetPolicy(key, nil)
+			g.apply()
+			client.Begin(from, netip.AddrPortFrom(dst.addrs[v], 1))
+			who, at, err := pod.Begun()
+			if err != nil || who != src.addrs[v] || (at == 3868) != p.through {
+				t.Errorf("%v: the pod hears from %s, at port %d, %v; to be let through: %v", p.port, who, at, err, p.through)
+			}
+		}
+	}
 }
 
 // The kernel takes a policy with many peers and ports, and a set with many elements: in one transaction, or in some
