@@ -66,15 +66,17 @@ func testPods(t *testing.T, way nodens.Egress) {
 		}
 	})
 	t.Run("egress", func(t *testing.T) {
-		for _, network := range []string{"tcp", "udp"} {
-			at := served(t, network, outside)
-			got := a.do(order{Ask: network, Addr: at, Bytes: 10 << 20}).Text
-			from, said, _ := strings.Cut(got, " ")
-			if network == "tcp" && said != fmt.Sprint(10<<20) {
-				t.Errorf("the server outside received %s bytes", said)
-			}
-			if pods4.Contains(netip.MustParseAddrPort(from).Addr()) && way == nodens.EgressProcess {
-				t.Errorf("the server outside saw the pod's address %s", from)
+		for i, host := range []string{outside, outside6}[:len(addresses(5))] {
+			for _, network := range []string{"tcp", "udp"} {
+				at := served(t, network, host)
+				got := a.do(order{Ask: network, Addr: at, Bytes: 10 << 20}).Text
+				_, said, _ := strings.Cut(got, " ")
+				if network == "tcp" && said != fmt.Sprint(10<<20) {
+					t.Errorf("the server at %s received %s bytes", host, said)
+				}
+				if clientIn(got) == addresses(5)[i].String() && way == nodens.EgressProcess {
+					t.Errorf("%s: the server at %s saw the pod's address", network, host)
+				}
 			}
 		}
 	})

@@ -54,8 +54,8 @@ type Config struct {
 	// Arrivals are addresses, one of each family at most, at which the node namespace takes what the kernel leads there
 	// for an address of the machine: the first that the node has of the family.
 	Arrivals []netip.Addr
-	// API is where the API server answers in the node namespace, in each family; without any, the endpoints of the Service
-	// kubernetes count.
+	// API is where the API server answers in the node namespace, in each family. Without any, the endpoints of the
+	// Service kubernetes count.
 	API []netip.AddrPort
 
 	// DNSService is the address of the Service kube-dns of namespace kube-system, which is made when it is missing.

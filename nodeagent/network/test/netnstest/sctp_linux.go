@@ -34,7 +34,8 @@ func (ns *NS) SCTP(at netip.Addr, patience time.Duration) *SCTP {
 			return err
 		}
 		tv := unix.NsecToTimeval(patience.Nanoseconds())
-		return errors.Join(unix.Bind(s.fd, sockaddr(at)), unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+		return errors.Join(unix.Bind(s.fd, sockaddr(at)),
+			unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	})
 	ns.t.Cleanup(func() { _ = unix.Close(s.fd) })
 	return s
