@@ -3,6 +3,7 @@ package enforcer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"monoplane.dev/nodeagent/network/enforcer"
 	"monoplane.dev/nodeagent/network/policies"
 	"monoplane.dev/nodeagent/network/test/netnstest"
+	"monoplane.dev/object"
 )
 
 func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
@@ -214,6 +216,66 @@ func TestChangesCount(t *testing.T) {
 	w.becomes(true)
 	w.enforcer.Forget(s.ID)
 	w.becomes(false)
+}
+
+// Pods on other nodes are peers by their labels while they run there; those with the network of their node are not,
+// since they have its address.
+func TestPeersElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.use()
+	w.policy("allow", from("app", "client"))
+	w.admit(sandbox("server", serverIP, nil))
+	create := func(name, ip, app, phase string, hostNetwork bool) {
+		t.Helper()
+		p, err := w.api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "shop", Object: &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
+			Spec: &corev1.PodSpec{NodeName: "there", HostNetwork: hostNetwork,
+				Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = object.Clone(p)
+		p.Status.Phase, p.Status.PodIP, p.Status.PodIPs = phase, ip, []*corev1.PodIP{{Ip: ip}}
+		_, err = w.server.Agent("there").Pods.UpdateStatus(t.Context(),
+			&corev1.UpdatePodRequest{Namespace: "shop", Name: name, Object: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	through := func(ip string) bool {
+		c, err := w.client.Dial("tcp", ip, serverIP+":"+port)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}
+	for i, c := range []struct {
+		app, phase  string
+		hostNetwork bool
+		through     bool
+	}{
+		{"client", "Running", false, true}, {"other", "Running", false, false}, {"client", "Running", true, false},
+		{"client", "Succeeded", false, false},
+	} {
+		ip, last := fmt.Sprint("10.1.0.", 10+i), fmt.Sprint("10.1.0.", 20+i)
+		for _, a := range []string{ip, last} {
+			w.client.Up("eth0", a+"/32")
+			w.node.Route("client", a+"/32", "", "")
+		}
+		create(fmt.Sprint("pod-", i), ip, c.app, c.phase, c.hostNetwork)
+		// One that comes later shows that the pod is known.
+		create(fmt.Sprint("last-", i), last, "client", "Running", false)
+		for end := time.Now().Add(30 * time.Second); !through(last); {
+			if time.Now().After(end) {
+				t.Fatal("after 30 s a peer elsewhere is not let through")
+			}
+		}
+		if got := through(ip); got != c.through {
+			t.Errorf("%+v: it is let through: %v", c, got)
+		}
+	}
 }
 
 // After a restart what is connected stays isolated while the new process learns of it, and a new namespace has all
