@@ -50,6 +50,43 @@ func TestClusterIP(t *testing.T) {
 	}
 }
 
+// A port of a Service that pods give a number each leads to every pod at its own, whichever slice says it.
+func TestNumbersOfANamedPort(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10")
+	one, two := slicesOf(s, ready(1)), slicesOf(s, ready(2))
+	for i, slice := range two {
+		for _, p := range slice.GetPorts() {
+			number := int32(9090)
+			p.Port = &number
+		}
+		slice.Metadata.Name += "-two"
+		at := slice.GetEndpoints()[0].GetAddresses()[0]
+		w.pods.Serve(net.JoinHostPort(at, "9090"), func(client, said string) string {
+			return fmt.Sprint("9090 ", client, " ", said)
+		})
+		one = append(one, two[i])
+	}
+	w.apply(services.Change{Service: key(s), Rules: services.Compile(services.Node{Name: nodeName}, s, one)})
+	for _, ip := range s.GetSpec().GetClusterIPs() {
+		for _, network := range []string{"tcp", "udp"} {
+			seen := map[string]bool{}
+			for range 200 {
+				pod, _, refused := w.answer(w.clients, network, "", net.JoinHostPort(ip, "80"))
+				if refused {
+					t.Fatalf("%s to %s: refused", network, ip)
+				}
+				if seen[pod] = true; len(seen) == 2 {
+					break
+				}
+			}
+			if len(seen) != 2 || !seen["9090"] {
+				t.Errorf("%s to %s reached %v", network, ip, seen)
+			}
+		}
+	}
+}
+
 // A pod reaches itself through its Service.
 func TestHairpin(t *testing.T) {
 	w := newWorld(t)
