@@ -1,6 +1,7 @@
 package services_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -8,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/nftables"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/network/services"
@@ -205,6 +209,18 @@ func TestAffinity(t *testing.T) {
 				}
 			}
 		}
+		// Each port and family remembers for itself.
+		for _, c := range []struct{ network, from, to string }{
+			{"udp", from, "10.96.0.10:80"}, {"tcp", fmt.Sprintf("fd00:2::%d", client+1), "[fd00:96::10]:80"},
+			{"udp", fmt.Sprintf("fd00:2::%d", client+1), "[fd00:96::10]:80"},
+		} {
+			first, _, _ := w.answer(w.outside, c.network, c.from, c.to)
+			for range 10 {
+				if pod, _, _ := w.answer(w.outside, c.network, c.from, c.to); pod != first {
+					t.Fatalf("%s from %s reached %s, after %s", c.network, c.from, pod, first)
+				}
+			}
+		}
 		// It goes on when others come and go and when the process is restarted, and ends when the endpoint goes.
 		var gone int
 		_, _ = fmt.Sscanf(first, "10.1.0.%d", &gone)
@@ -224,6 +240,40 @@ func TestAffinity(t *testing.T) {
 			}
 		}
 		w.apply(change(s, ready(1, 2, 3, 4)))
+	}
+}
+
+// A client is remembered for as long as the Service says.
+func TestAffinityEnds(t *testing.T) {
+	w := newWorld(t)
+	seconds := int32(77)
+	s := service("web", "10", func(s *corev1.Service) {
+		s.Spec.SessionAffinity = "ClientIP"
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds},
+		}
+	})
+	w.apply(change(s, ready(1, 2)))
+	w.answer(w.outside, "tcp", "10.2.0.1", "10.96.0.10:80")
+	w.answer(w.outside, "tcp", "fd00:2::1", "[fd00:96::10]:80")
+	var left []time.Duration
+	w.node.Rules(func(conn *nftables.Conn) error {
+		sets, err := conn.GetSets(&nftables.Table{Name: services.TableName, Family: nftables.TableFamilyINet})
+		for _, set := range sets {
+			if !strings.HasPrefix(set.Name, "affinity/") {
+				continue
+			}
+			elements, e := conn.GetSetElements(set)
+			err = errors.Join(err, e)
+			for _, e := range elements {
+				left = append(left, e.Expires)
+			}
+		}
+		return err
+	})
+	ends := func(in time.Duration) bool { return in > 17*time.Second && in <= 77*time.Second }
+	if len(left) != 2 || !ends(left[0]) || !ends(left[1]) {
+		t.Errorf("clients are remembered for %v more; want two, for 77 s since they connected", left)
 	}
 }
 
