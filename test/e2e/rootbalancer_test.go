@@ -8,8 +8,8 @@ import (
 )
 
 // TestRootLoadBalancer exposes pods of images at the machine's own address, as root and as a user who is not: the
-// address is told once it answers, clients elsewhere and pods reach it, and go on doing so after a restart. What
-// cannot be had without root stays pending, and says why. A machine that moves is followed.
+// address is told once it answers, clients elsewhere and pods reach it, if they may, and go on doing so after a
+// restart. What cannot be had without root stays pending, and says why. A machine that moves is followed.
 //
 // spec: WORK-4, NET-1
 func TestRootLoadBalancer(t *testing.T) {
@@ -51,6 +51,17 @@ func TestRootLoadBalancer(t *testing.T) {
 				})
 			}
 			k.until(t, "get service high", `(?m)^high +LoadBalancer +\S+ +192\.0\.2\.1 `)
+			reached("8085")
+			// Who may come is said by addresses, which clients keep on their way.
+			only := func(addresses string) {
+				k.ok(t, `patch service high --type=merge -p={"spec":{"loadBalancerSourceRanges":[`+addresses+`]}}`)
+			}
+			only(`"203.0.113.0/24"`)
+			eventually(t, "clients elsewhere do not reach port 8085", func() (bool, string) {
+				out := far.run(t, "busybox", "sh", "-c", "echo | busybox nc -w 1 "+machine+" 8085 || true")
+				return !strings.HasPrefix(out, "web-"), out
+			})
+			only(`"203.0.113.0/24","192.0.2.2/32","10.244.0.0/16"`)
 			reached("8085")
 			if uid == 0 {
 				k.until(t, "get service low", `(?m)^low +LoadBalancer +\S+ +192\.0\.2\.1 `)

@@ -11,8 +11,9 @@ import (
 )
 
 // TestRootDualStack gives pods of images addresses of both families: they reach each other by both, a Service of both
-// by both of its addresses, and another machine by both of its own; that one reaches the node port by both addresses
-// of the machine. The Service's name has both. A restart changes nothing.
+// by both of its addresses, and another machine by both of its own; that one and pods reach the node port, a host port
+// and the port of a load balancer by both addresses of the machine. The Service's name has both. A restart changes
+// nothing.
 //
 // spec: NET-1, WORK-4
 func TestRootDualStack(t *testing.T) {
@@ -47,6 +48,7 @@ func TestRootDualStack(t *testing.T) {
 		both("get pod client -o jsonpath={.status.podIPs[*].ip}")
 		service4, service6 := both("get service web -o jsonpath={.spec.clusterIPs[*]}")
 		nodePort := k.ok(t, "get service web -o jsonpath={.spec.ports[0].nodePort}")
+		k.until(t, "get service balanced -o jsonpath={.status.loadBalancer.ingress[*].ip}", `^192\.0\.2\.1 2001:db8::1$`)
 		client := u.podNetwork(t, "client")
 		says := func(network, host, port, want string) {
 			t.Helper()
@@ -71,7 +73,10 @@ func TestRootDualStack(t *testing.T) {
 				says(client, elsewhere, "9000", "outside")
 			}
 			for _, machine := range []string{"192.0.2.1", "2001:db8::1"} {
-				says(far.network(), machine, nodePort, "web")
+				for _, port := range []string{nodePort, "8085", "8088"} {
+					says(far.network(), machine, port, "web")
+					says(client, machine, port, "web")
+				}
 			}
 		}
 		reach()
@@ -136,6 +141,7 @@ spec:
   - name: web
     image: localhost/box:1
     command: [sh, -c, 'nc -ll -p 8080 -e hostname']
+    ports: [{containerPort: 8080, hostPort: 8088}]
 ---
 apiVersion: v1
 kind: Service
@@ -145,6 +151,15 @@ spec:
   ipFamilyPolicy: RequireDualStack
   selector: {app: web}
   ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec:
+  type: LoadBalancer
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: web}
+  ports: [{port: 8085, targetPort: 8080}]
 ---
 apiVersion: v1
 kind: Pod
