@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
@@ -18,6 +19,8 @@ type unserved struct {
 
 // errSCTP is why ports of SCTP are not served.
 var errSCTP = errors.New("SCTP is not carried from the machine's ports")
+
+func isSCTP(p *corev1.ServicePort) bool { return p.GetProtocol() == "SCTP" }
 
 // what names the port in the words of the Service.
 func (u unserved) what() string {
@@ -39,6 +42,9 @@ func (p *Proxy) tellPorts() {
 		anyFailed = anyFailed || err != nil
 	}
 	for _, s := range p.services.List("", nil) {
+		if !anyFailed && !slices.ContainsFunc(s.GetSpec().GetPorts(), isSCTP) {
+			continue
+		}
 		key := cache.KeyOf(s)
 		// Without the addresses of its load balancer, of which a condition tells.
 		own := &corev1.Service{Metadata: s.GetMetadata(), Spec: s.GetSpec()}
@@ -49,9 +55,6 @@ func (p *Proxy) tellPorts() {
 				p.events.Event(s, record.Warning, "NodePortNotServed", "Serving",
 					fmt.Sprintf("The %s is not served on node %s: %v", u.what(), p.cfg.NodeName, errSCTP))
 			}
-		}
-		if !anyFailed {
-			continue
 		}
 		for _, port := range ports([]*corev1.Service{own}, arrivals) {
 			u := unserved{service: key, uid: s.GetMetadata().GetUid(), port: port}
