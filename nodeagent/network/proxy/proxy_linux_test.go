@@ -238,3 +238,61 @@ func TestServicesOfTheAPI(t *testing.T) {
 		t.Error("nobody was told of the node ports")
 	}
 }
+
+// A Service that becomes another name, and a Service with an address again, is what it is now, and its name leads
+// nowhere before that can be reached.
+func TestTypesOfAService(t *testing.T) {
+	w := newWorld(t)
+	w.eventually("the proxy is ready", func() bool { return w.proxy.Ready() == nil })
+	for name, pod := range map[string]string{"web": "10.1.0.1", "other": "10.1.0.2"} {
+		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+			Namespace: "shop", Object: w.slice(name, pod),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ports := []*corev1.ServicePort{{Name: "http", Port: 80}}
+	_ = w.create("shop", "other", &corev1.ServiceSpec{Ports: ports})
+	s := w.create("shop", "web", &corev1.ServiceSpec{Type: "NodePort", Ports: ports})
+	const name = "web.shop.svc.cluster.local."
+	becomes := func(patch, who string, records int) (ip string) {
+		t.Helper()
+		if patch != "" {
+			var err error
+			s, err = w.api.Services.Patch(t.Context(), &metav1.PatchRequest{Namespace: "shop", Name: "web",
+				PatchType: "application/merge-patch+json", Patch: []byte(patch)})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.eventually("the name has what it should", func() bool {
+			all := w.lookup("udp", name).Answer
+			if len(all) != records {
+				return false
+			}
+			a, ok := all[records-1].(*mdns.A)
+			if ok {
+				ip = a.A.String()
+			}
+			return ok && (records > 1 || ip == s.GetSpec().GetClusterIP())
+		})
+		if got, err := w.reach(ip + ":80"); err != nil || got != who {
+			t.Errorf("after %s, by %s: reached %q, %v; want %s", patch, ip, got, err, who)
+		}
+		return ip
+	}
+	before := becomes("", "10.1.0.1", 1)
+	for range 3 {
+		becomes(`{"spec":{"type":"ExternalName","externalName":"other.shop.svc.cluster.local"}}`, "10.1.0.2", 2)
+		if w.ns.Try(func() error { // Whose refusal is the node namespace's.
+			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", before+":80")
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		}) == nil {
+			t.Errorf("somebody is reached at the address of before, %s", before)
+		}
+		before = becomes(`{"spec":{"type":"LoadBalancer","externalName":null}}`, "10.1.0.1", 1)
+	}
+}
