@@ -6,3 +6,9 @@ func (cfg Config) OnMutation(f func(error)) Config {
 	cfg.onMutation = f
 	return cfg
 }
+
+// Check returns what is wrong with a configuration.
+func Check(cfg Config) error {
+	_, err := cfg.complete()
+	return err
+}

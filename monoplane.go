@@ -25,6 +25,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,7 +186,18 @@ func (cfg *Config) readRanges() error {
 	var err error
 	cfg.podRanges, err = podrange.Parse(cfg.ClusterCIDR, cfg.NodeCIDRMaskIPv4, cfg.NodeCIDRMaskIPv6,
 		cfg.services.Prefixes())
-	return err
+	if n, ok := cfg.Runtime.(Networked); err != nil || !ok || !n.HasNetwork() {
+		return err
+	}
+	// The Service kubernetes and that of the DNS have addresses of the first range.
+	first := cfg.services.API()
+	sameFamily := func(r podrange.Cluster) bool { return r.Prefix().Addr().Is4() == first.Is4() }
+	if !slices.ContainsFunc(cfg.podRanges, sameFamily) {
+		return fmt.Errorf("pods with addresses of %s reach neither the API nor the DNS, which have addresses of %s: "+
+			"the range of pods has to have one of that family too, or that of Services another first",
+			cfg.ClusterCIDR, cfg.services.Prefixes()[0])
+	}
+	return nil
 }
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.
