@@ -3,17 +3,19 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 )
 
 // TestRootDualStack gives pods of images addresses of both families: they reach each other by both, a Service of both
 // by both of its addresses, and another machine by both of its own; that one and pods reach the node port, a host port
-// and the port of a load balancer by both addresses of the machine. The Service's name has both. A restart changes
-// nothing.
+// and the port of a load balancer by both addresses of the machine. The Service's name has both. Policies count for
+// both. A restart changes nothing.
 //
 // spec: NET-1, WORK-4
 func TestRootDualStack(t *testing.T) {
@@ -80,6 +82,19 @@ func TestRootDualStack(t *testing.T) {
 			}
 		}
 		reach()
+		// Policies judge what goes elsewhere by either, on whatever way it goes out.
+		u.apply(t, dualPolicy)
+		for _, elsewhere := range []string{"192.0.2.2", "2001:db8::2"} {
+			eventually(t, elsewhere+" is forbidden", func() (bool, string) {
+				text, err := asked(client, net.JoinHostPort(elsewhere, "9000"))
+				return errors.Is(err, syscall.ECONNREFUSED), fmt.Sprint(text, err)
+			})
+		}
+		for _, pod := range []netip.Addr{pod4, pod6} {
+			says(client, pod.String(), "8080", "web")
+		}
+		k.ok(t, "delete networkpolicy out")
+		reach()
 		u.now.kill(t)
 		u.begin(t)
 		k.ok(t, "wait --for=condition=Ready pod/web pod/client --timeout=2m")
@@ -130,6 +145,19 @@ func TestRootFamilies(t *testing.T) {
 		})
 	}
 }
+
+const dualPolicy = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: out}
+spec:
+  podSelector: {}
+  policyTypes: [Egress]
+  egress:
+  - to:
+    - ipBlock: {cidr: 0.0.0.0/0, except: [192.0.2.2/32]}
+    - ipBlock: {cidr: '::/0', except: ['2001:db8::2/128']}
+`
 
 const dualManifest = `
 apiVersion: v1
