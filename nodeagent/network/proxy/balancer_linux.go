@@ -23,8 +23,6 @@ import (
 
 const (
 	loadBalancer = "LoadBalancer"
-	// otherProxy is the label of Services that another proxy serves.
-	otherProxy = "service.kubernetes.io/service-proxy-name"
 	// balanced is the condition of Services whose load balancer the machine is. It tells addresses that were given here
 	// from those that somebody else's load balancer has written.
 	balanced = "monoplane.dev/LoadBalancer"

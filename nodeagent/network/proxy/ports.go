@@ -9,6 +9,9 @@ import (
 	"monoplane.dev/rules/endpoint"
 )
 
+// otherProxy is the label of Services that another proxy serves.
+const otherProxy = "service.kubernetes.io/service-proxy-name"
+
 // Port is a port of the machine that leads to a Service.
 type Port struct {
 	// Network is "tcp" or "udp".
