@@ -6,6 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/sysctls"
 )
 
 // Sandbox returns the configuration of the pod's sandbox. logDir is the directory of all pods' logs, empty for
@@ -28,7 +29,7 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    f.CgroupParent,
 			SecurityContext: restrictions,
-			Sysctls:         sysctls(p.GetSpec().GetSecurityContext()),
+			Sysctls:         parameters(p.GetSpec().GetSecurityContext()),
 			Resources:       sandboxResources(p.GetSpec()),
 			Overhead:        overhead(p.GetSpec()),
 		},
@@ -45,14 +46,15 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 	return cfg, nil
 }
 
-// sysctls returns the kernel parameters of the pod's namespaces, the last one of a name.
-func sysctls(s *corev1.PodSecurityContext) map[string]string {
+// parameters returns the kernel parameters of the pod's namespaces, the last one of a name. Older runtimes know names
+// with dots only.
+func parameters(s *corev1.PodSecurityContext) map[string]string {
 	if len(s.GetSysctls()) == 0 {
 		return nil
 	}
 	all := make(map[string]string, len(s.GetSysctls()))
 	for _, c := range s.GetSysctls() {
-		all[c.GetName()] = c.GetValue()
+		all[sysctls.Dotted(c.GetName())] = c.GetValue()
 	}
 	return all
 }

@@ -238,7 +238,7 @@ func TestSandboxSecurity(t *testing.T) {
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{
 		RunAsUser: proto.Int64(1), RunAsGroup: proto.Int64(2), FsGroup: proto.Int64(3), SupplementalGroups: []int64{4},
 		Sysctls: []*corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "1"}, {Name: "a", Value: "1"},
-			{Name: "a", Value: "2"}},
+			{Name: "a", Value: "2"}, {Name: "net/ipv4/conf/eth0.5/forwarding", Value: "3"}},
 	}
 	linux := sandbox(t, p, 0, "", facts).GetLinux()
 	s := linux.GetSecurityContext()
@@ -247,7 +247,8 @@ func TestSandboxSecurity(t *testing.T) {
 		s.GetSeccomp().GetProfileType() != runtimeapi.SecurityProfile_RuntimeDefault {
 		t.Errorf("sandbox: %v", s)
 	}
-	if c := linux.GetSysctls(); len(c) != 2 || c["a"] != "2" || c["net.ipv4.ip_unprivileged_port_start"] != "1" {
+	if c := linux.GetSysctls(); len(c) != 3 || c["a"] != "2" || c["net.ipv4.ip_unprivileged_port_start"] != "1" ||
+		c["net.ipv4.conf.eth0/5.forwarding"] != "3" {
 		t.Errorf("sysctls: %v", c)
 	}
 	yes := &corev1.SecurityContext{Privileged: proto.Bool(true)}

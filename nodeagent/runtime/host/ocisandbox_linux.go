@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/oci"
+	"monoplane.dev/rules/sysctls"
 )
 
 // addressesName is the file, in the directory of a sandbox, that holds its addresses.
@@ -46,10 +47,7 @@ const netSysctls = "net."
 func (r *Runtime) checkSysctls(config *runtimeapi.PodSandboxConfig) error {
 	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	for name := range config.GetLinux().GetSysctls() {
-		dotted := name
-		if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
-			dotted = strings.ReplaceAll(name, "/", ".")
-		}
+		dotted := sysctls.Dotted(name)
 		isIPC := slices.ContainsFunc(ipcSysctls, func(s string) bool {
 			return dotted == s || strings.HasSuffix(s, ".") && strings.HasPrefix(dotted, s)
 		})

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/validation"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/sysctls"
 )
 
 const (
@@ -155,12 +156,7 @@ func (f *faults) appArmor(p *validation.Path, a *corev1.AppArmorProfile) {
 	}
 }
 
-const (
-	maxSysctl     = 253
-	sysctlSegment = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-)
-
-var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSegment + "$")
+var sysctlName = regexp.MustCompile("^(" + sysctls.Segment + `[\./])*` + sysctls.Segment + "$")
 
 func (v *Checker) sysctls(p *validation.Path, list []*corev1.Sysctl) {
 	if len(list) == 0 {
@@ -172,46 +168,18 @@ func (v *Checker) sysctls(p *validation.Path, list []*corev1.Sysctl) {
 		switch {
 		case name == "":
 			v.Required(at, "")
-		case len(name) > maxSysctl || !sysctlName.MatchString(name):
-			v.Invalid(at, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl, sysctlName))
+		case len(name) > sysctls.MaxLength || !sysctlName.MatchString(name):
+			v.Invalid(at, name,
+				fmt.Sprintf("must have at most %d characters and match regex %s", sysctls.MaxLength, sysctlName))
 		case seen[name]:
 			v.Duplicate(at, name)
 		}
 		seen[name] = true
-		switch ns := sysctlNamespace(name); {
-		case ns == "net" && v.spec.GetHostNetwork():
+		switch ns := sysctls.NamespaceOf(name); {
+		case ns == sysctls.Net && v.spec.GetHostNetwork():
 			v.Invalid(at, name, "may not be specified when 'hostNetwork' is true")
-		case ns == "ipc" && v.spec.GetHostIPC():
+		case ns == sysctls.IPC && v.spec.GetHostIPC():
 			v.Invalid(at, name, "may not be specified when 'hostIPC' is true")
 		}
 	}
-}
-
-// sysctlNamespace returns which namespace of the kernel a sysctl belongs to: "net", "ipc" or "" for none.
-// Names may be written with dots or slashes; the first separator decides which of them separates.
-func sysctlNamespace(name string) string {
-	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
-		name = strings.Map(func(r rune) rune {
-			switch r {
-			case '/':
-				return '.'
-			case '.':
-				return '/'
-			}
-			return r
-		}, name)
-	}
-	name, _, _ = strings.Cut(name, "*")
-	switch name {
-	case "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm",
-		"kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg":
-		return "ipc"
-	}
-	switch {
-	case strings.HasPrefix(name, "net."):
-		return "net"
-	case strings.HasPrefix(name, "fs.mqueue."):
-		return "ipc"
-	}
-	return ""
 }
