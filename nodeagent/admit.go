@@ -67,6 +67,7 @@ func (a *Agent) check(p *corev1.Pod, node *corev1.Node, static bool) admission.D
 	defer a.admitting.Unlock()
 	d := admission.Decide(admission.Request{
 		Pod: p, Static: static, Node: node, Others: a.holders(uidOf(p)), Pressure: a.pressing(),
+		Sysctls: a.cfg.sysctls,
 	})
 	if w := a.worker(uidOf(p)); w != nil && d.Refused == nil && !d.Wait {
 		w.hold()

@@ -437,6 +437,52 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
+// A pod sets the kernel parameters that the node lets it set, or nothing of it starts, and it says which one is
+// forbidden. spec: SEC-1, LIFE-12
+func TestSysctlsOfPods(t *testing.T) {
+	inWatchedWorld(t, func(w *world, _ *watched, _ *logBuffer) {
+		w.cfg.AllowedUnsafeSysctls = []string{"net.core.*"}
+		w.start()
+		sets := func(names ...string) podOption {
+			return edit(func(p *corev1.Pod) {
+				p.Spec.SecurityContext = &corev1.PodSecurityContext{}
+				for _, name := range names {
+					p.Spec.SecurityContext.Sysctls = append(p.Spec.SecurityContext.Sysctls,
+						&corev1.Sysctl{Name: name, Value: "1"})
+				}
+			})
+		}
+		w.create("safe", sets("net.ipv4.tcp_syncookies", "net/core/somaxconn"))
+		w.create("unsafe", sets("net.ipv4.tcp_syncookies", "kernel/msgmax"))
+		w.settle()
+		w.phase("safe", "Running")
+		const message = `Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`
+		if s := w.phase("unsafe", "Failed").GetStatus(); s.GetReason() != "SysctlForbidden" || s.GetMessage() != message ||
+			len(s.GetContainerStatuses()) != 0 {
+			t.Errorf("unsafe: %v", s)
+		}
+		if !w.said("SysctlForbidden", message) {
+			t.Errorf("nobody is told why: %v", w.events())
+		}
+		w.expect("unsafe")
+
+		// What runs is not judged anew.
+		w.kill()
+		w.cfg.AllowedUnsafeSysctls = nil
+		w.start()
+		w.settle()
+		w.phase("safe", "Running")
+		w.expect("safe", "START main/0 @0s")
+	})
+	inWorld(t, func(w *world) {
+		w.cfg.AllowedUnsafeSysctls = []string{"vm.swappiness"}
+		if _, err := nodeagent.New(w.cfg); err == nil ||
+			!strings.Contains(err.Error(), `"vm.swappiness" cannot be allowed`) {
+			t.Errorf("an agent that would let pods change its machine: %v", err)
+		}
+	})
+}
+
 // spec: INIT-1, INIT-4, INIT-5, INIT-7
 func TestInitContainers(t *testing.T) {
 	inWorld(t, func(w *world) {

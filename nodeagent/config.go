@@ -25,6 +25,7 @@ import (
 	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/nodeagent/shutdown"
+	"monoplane.dev/rules/sysctls"
 )
 
 // Config says what an Agent works with. NodeName, Client, Runtime and Images are required; the rest has defaults.
@@ -116,6 +117,9 @@ type Config struct {
 	SystemReserved, KubeReserved map[string]string
 	// MaxPods is how many pods the node takes; what Machine says when zero. PodsPerCore bounds it further when positive.
 	MaxPods, PodsPerCore int
+	// AllowedUnsafeSysctls are the kernel parameters that pods may set beyond those that are safe for others: names, and
+	// beginnings of names with an asterisk, such as net.core.*. spec: SEC-1
+	AllowedUnsafeSysctls []string
 	// Eviction says when the machine has too little left, and what happens then. spec: QOS-2
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses go.
@@ -168,6 +172,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	thresholds []eviction.Threshold // what Eviction says
+	sysctls    sysctls.Allowed      // what AllowedUnsafeSysctls says, and the safe ones
 }
 
 func (c *Config) complete() error {
@@ -204,6 +209,10 @@ func (c *Config) complete() error {
 		}
 	}
 	if err := c.completeCapacity(); err != nil {
+		return err
+	}
+	var err error
+	if c.sysctls, err = sysctls.Allow(c.Machine.Info.GetKernelVersion(), c.AllowedUnsafeSysctls); err != nil {
 		return err
 	}
 	if c.Cgroups == nil {

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/rules/hostports"
 	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/rules/qos"
+	"monoplane.dev/rules/sysctls"
 	"monoplane.dev/rules/taints"
 )
 
@@ -40,6 +41,8 @@ type Request struct {
 	Others []Holder
 	// Pressure lists the conditions that say what the node runs out of, such as "MemoryPressure".
 	Pressure []string
+	// Sysctls are the kernel parameters that pods may set.
+	Sysctls sysctls.Allowed
 }
 
 // Decision is what becomes of the pod: it is refused, or must wait for room, or is taken.
@@ -62,7 +65,7 @@ func Decide(r Request) Decision {
 }
 
 func decide(r Request) Decision {
-	for _, check := range []func(*Request) *Refusal{pressure, operatingSystem} {
+	for _, check := range []func(*Request) *Refusal{pressure, kernelParameters, operatingSystem} {
 		if refused := check(&r); refused != nil {
 			return rejected(refused)
 		}
@@ -120,6 +123,13 @@ func pressure(r *Request) *Refusal {
 		}
 	}
 	return &Refusal{EvictedReason, fmt.Sprintf("The node had condition: %v. ", r.Pressure)}
+}
+
+func kernelParameters(r *Request) *Refusal {
+	if err := r.Sysctls.Check(r.Pod.GetSpec()); err != nil {
+		return &Refusal{"SysctlForbidden", err.Error()}
+	}
+	return nil
 }
 
 const labelOS = "kubernetes.io/os"

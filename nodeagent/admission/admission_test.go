@@ -93,6 +93,9 @@ func TestCheck(t *testing.T) {
 		"bad op":     {pod: pod(needs("size", "Like", "4")), reason: "NodeAffinity"},
 		"os": {pod: pod(func(p *corev1.Pod) { p.Spec.Os = &corev1.PodOS{Name: "windows"} }),
 			reason: "PodOSNotSupported"},
+		"sysctl": {pod: pod(func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []*corev1.Sysctl{{Name: "kernel/sem"}}}
+		}), reason: "SysctlForbidden", message: `Pod was rejected: forbidden sysctl: "kernel.sem" not allowlisted`},
 		"init": {pod: pod(asks("cpu", "1"), func(p *corev1.Pod) {
 			p.Spec.InitContainers = []*corev1.Container{container("cpu", "2")}
 		})},
