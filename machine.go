@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/shutdown"
 	"monoplane.dev/nodeagent/shutdown/logind"
+	"monoplane.dev/rules/sysctls"
 )
 
 // MachineConfig says what an agent does for its machine. The zero value is a good default.
@@ -36,6 +37,10 @@ type MachineConfig struct {
 	SystemReserved, KubeReserved map[string]string
 	// MaxPods is how many pods the node takes, 110 by default; PodsPerCore bounds it further when positive.
 	MaxPods, PodsPerCore int
+	// AllowedUnsafeSysctls are the kernel parameters that pods may set beyond the safe ones: names such as
+	// net.core.somaxconn, and beginnings with an asterisk such as kernel.msg*. Only what belongs to a pod alone can be
+	// allowed: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*. spec: SEC-1
+	AllowedUnsafeSysctls []string
 	// Eviction says when the machine has too little left of something, and what happens then. spec: QOS-2
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses are removed.
@@ -76,7 +81,8 @@ func (cfg Config) checkMachine() error {
 			"100, and the second not above the first", p.High, p.Low))
 	}
 	_, err := m.Eviction.Thresholds()
-	return errors.Join(append(errs, err, m.Shutdown.Check(), m.PullCredentials.Check(),
+	_, unsafe := sysctls.Allow("", m.AllowedUnsafeSysctls)
+	return errors.Join(append(errs, err, unsafe, m.Shutdown.Check(), m.PullCredentials.Check(),
 		nodeagent.CheckReserved(m.SystemReserved), nodeagent.CheckReserved(m.KubeReserved))...)
 }
 
@@ -89,6 +95,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	cfg.CompletePod, cfg.KernelLog = pod.Complete, oom.Log
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
+	cfg.AllowedUnsafeSysctls = m.AllowedUnsafeSysctls
 	cfg.Eviction, cfg.ImageGC, cfg.Shutdown, cfg.MemoryQoS = m.Eviction, m.ImageGC, m.Shutdown, m.MemoryQoS
 	cfg.PullCredentials, cfg.SeccompDefault = m.PullCredentials, m.SeccompDefault
 }

@@ -24,6 +24,7 @@ type machineOptions struct {
 
 	systemReserved, kubeReserved map[string]string
 	maxPods, podsPerCore         int
+	unsafeSysctls                []string
 
 	evictionHard, evictionSoft, softGrace, minimumReclaim []string
 	evictionMaxGrace                                      int
@@ -48,6 +49,9 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"what pods may not use because this program and the container runtime need it")
 	flags.IntVar(&o.maxPods, "max-pods", 110, "how many pods the node takes")
 	flags.IntVar(&o.podsPerCore, "pods-per-core", 0, "how many pods the node takes for each cpu; 0 for any number")
+	flags.StringSliceVar(&o.unsafeSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set "+
+		"beyond the safe ones: names, or what names begin with and an asterisk, of kernel.shm*, kernel.msg*, kernel.sem, "+
+		"fs.mqueue.* and net.*")
 	flags.StringSliceVar(&o.evictionHard, "eviction-hard", nil, "pods are evicted at once when less is left, such as "+
 		"memory.available<200Mi,nodefs.available<5%; 0 switches one off (default: "+defaultHard()+")")
 	flags.StringSliceVar(&o.evictionSoft, "eviction-soft", nil,
@@ -117,7 +121,7 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 	m := monoplane.MachineConfig{
 		ManifestURL: o.manifestURL, SystemReserved: o.systemReserved, KubeReserved: o.kubeReserved,
 		PodsPerCore: o.podsPerCore, ImageGC: o.images, MemoryQoS: o.memoryQoS, PullCredentials: o.credentials,
-		SeccompDefault: o.seccompDefault,
+		SeccompDefault: o.seccompDefault, AllowedUnsafeSysctls: o.unsafeSysctls,
 	}
 	if o.credentials.Verification == pullrecord.NeverVerifyPreloadedImages {
 		m.PullCredentials.Verification = ""

@@ -17,13 +17,15 @@ func TestMachineFlags(t *testing.T) {
 		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
 		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
 		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s",
-		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos", "--seccomp-default")
+		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos", "--seccomp-default",
+		"--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := monoplane.MachineConfig{
 		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5, MemoryQoS: true,
 		SystemReserved: map[string]string{"cpu": "500m"}, SeccompDefault: true,
+		AllowedUnsafeSysctls: []string{"kernel.msg*", "net.core.somaxconn"},
 		Eviction: eviction.Settings{
 			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},
 			Soft: map[string]string{"pid.available": "10%"}, SoftGrace: map[string]string{"pid.available": "1m"},
@@ -51,7 +53,8 @@ func TestMachineFlags(t *testing.T) {
 		"is not an http":  {ManifestURL: "x"},
 		"cannot be":       {KubeReserved: map[string]string{"gpu": "1"}},
 		"may be negative": {MaxPods: -1},
-		"is no signal":    {Eviction: eviction.Settings{Hard: map[string]string{"x": "1"}}},
+		`"vm.*" cannot be allowed: it is not known to be a pod's own`: {AllowedUnsafeSysctls: []string{"net.*", "vm.*"}},
+		"is no signal": {Eviction: eviction.Settings{Hard: map[string]string{"x": "1"}}},
 	} {
 		_, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: t.TempDir(), Machine: m})
 		if err == nil || !strings.Contains(err.Error(), text) {

@@ -109,6 +109,39 @@ spec:
 	}
 }
 
+// A pod that sets what the node does not allow fails and says so; one that sets what it allows is for the runtime to
+// judge, which cannot set any here. What would be the machine's cannot be named. spec: SEC-1, LIFE-12
+func TestAllowedUnsafeSysctls(t *testing.T) {
+	t.Parallel()
+	if _, err := start(binary(t, "monoplane"), shortDir(t), "--allowed-unsafe-sysctls", "kernel.msg*,vm.*"); err == nil ||
+		!strings.Contains(err.Error(), `the sysctl "vm.*" cannot be allowed: it is not known to be a pod's own`) {
+		t.Errorf("with the machine's: %v", err)
+	}
+	k := newCluster(t, "--allowed-unsafe-sysctls", "kernel.msg*,net.core.somaxconn").kubectl(t, "default")
+	for name, sysctl := range map[string]string{"safe": "kernel.shm_rmid_forced", "named": "net/core/somaxconn",
+		"begins": "kernel.msgmax", "other": "kernel.sem"} {
+		if out, code := k.run(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: `+name+`}
+spec:
+  securityContext: {sysctls: [{name: `+sysctl+`, value: "1"}]}
+  containers:
+  - {name: main, image: host, command: [sleep, "600"]}
+`, "apply", "-f", "-"); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	const forbidden = `Pod was rejected: forbidden sysctl: "kernel.sem" not allowlisted`
+	k.until(t, "get pod other -o jsonpath={.status.phase}:{.status.reason}:{.status.message}",
+		"^Failed:SysctlForbidden:"+forbidden+"$")
+	k.until(t, "events --for pod/other", "Warning +SysctlForbidden +Pod/other +"+forbidden)
+	for _, name := range []string{"safe", "named", "begins"} {
+		k.until(t, "get pod "+name+" -o jsonpath={.status.reason}:{.status.message}",
+			"^FailedCreatePodSandBox:.*the host runtime cannot set sysctls")
+	}
+}
+
 // SIGTERM to a server that was told how long a shutdown takes ends the pods for good. spec: DISR-4
 func TestNodeShutdown(t *testing.T) {
 	t.Parallel()
