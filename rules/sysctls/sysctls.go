@@ -1,8 +1,8 @@
 // Package sysctls has the rules for the kernel parameters of pods: how their names are written, which is the API's to
 // check, and which ones a node lets pods set, which its agent decides (SEC-1).
 //
-// It guarantees kubelets' answers, in kubelets' words. It knows nothing of values, nor of which parameters a kernel
-// has: a runtime may refuse what is let through here.
+// It guarantees kubelets' answers, in kubelets' words; test/oracle compares them over random pods. It knows nothing of
+// values, nor of which parameters a kernel has: a runtime may refuse what is let through here.
 package sysctls
 
 import (
