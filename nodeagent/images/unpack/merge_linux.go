@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -277,26 +278,25 @@ func (m *merger) xattrs(src, dst string) error {
 }
 
 // finish gives the directories their attributes, the last ones first: those further down before those above. The
-// uppermost layer's count.
+// uppermost layer's count. What an upper layer has put a link in place of is not looked for behind the link.
 func (m *merger) finish() error {
-	done := make(map[string]bool)
 	last := make(map[string]string, len(m.dirs))
+	var paths []string // of those that are there, each after the one that it is in
+	there := make(map[string]bool)
 	for _, d := range m.dirs {
+		if _, again := last[d.dst]; !again {
+			if parent := filepath.Dir(d.dst); len(paths) == 0 || there[parent] {
+				info, err := os.Lstat(d.dst)
+				there[d.dst] = err == nil && info.IsDir()
+			}
+			if there[d.dst] {
+				paths = append(paths, d.dst)
+			}
+		}
 		last[d.dst] = d.src
 	}
-	var paths []string
-	for _, d := range m.dirs {
-		if !done[d.dst] {
-			done[d.dst] = true
-			paths = append(paths, d.dst)
-		}
-	}
-	for i := len(paths) - 1; i >= 0; i-- {
-		dst := paths[i]
+	for _, dst := range slices.Backward(paths) {
 		var s unix.Stat_t
-		if err := unix.Lstat(dst, &s); err != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR {
-			continue // an upper layer has removed it
-		}
 		if err := unix.Lstat(last[dst], &s); err != nil {
 			return &fs.PathError{Op: "lstat", Path: last[dst], Err: err}
 		}

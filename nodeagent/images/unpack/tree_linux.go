@@ -24,7 +24,7 @@ type tree struct {
 	implied map[string]bool
 	// names counts what has been in implied.
 	names Names
-	// opaques are the real paths of directories that hide what is below them, unless they have been removed since.
+	// opaques are the real paths of directories that hide what is below them.
 	opaques map[string]struct{}
 }
 
@@ -261,6 +261,11 @@ func (t *tree) remove(at handle, name string) error {
 		for p := range t.implied {
 			if below(p, gone) {
 				delete(t.implied, p)
+			}
+		}
+		for p := range t.opaques {
+			if below(p, gone) {
+				delete(t.opaques, p)
 			}
 		}
 		err = RemoveAll(filepath.Join("/proc/self/fd", strconv.Itoa(at.fd), name))

@@ -436,3 +436,59 @@ func TestClosedRoot(t *testing.T) {
 		}
 	}
 }
+
+// A link that has taken the place of a directory is not followed when the directories of a copy get their attributes.
+func TestMergeFollowsNoLink(t *testing.T) {
+	outside := t.TempDir()
+	victim := filepath.Join(outside, "victim")
+	if err := os.Mkdir(victim, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"out": outside, "inside": "other"} {
+		var layers []string
+		for _, entries := range [][]entry{
+			{{name: "d", kind: tar.TypeDir}, {name: "d/victim", kind: tar.TypeDir, mode: 0o777},
+				{name: "other/victim", kind: tar.TypeDir, mode: 0o711}},
+			{{name: "d", kind: tar.TypeSymlink, link: target}},
+		} {
+			dir := t.TempDir()
+			if _, err := unpack.Tar(t.Context(), dir, archive(t, entries), options(t)); err != nil {
+				t.Fatal(err)
+			}
+			layers = append(layers, dir)
+		}
+		to := filepath.Join(t.TempDir(), name)
+		if err := unpack.Merge(t.Context(), to, layers, unpack.MergeOptions{Flavour: flavour(t)}); err != nil {
+			t.Fatal(err)
+		}
+		for dir, want := range map[string]os.FileMode{victim: 0o700, filepath.Join(to, "other/victim"): 0o711} {
+			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != want {
+				t.Errorf("a link that leads %s: %s has the mode %v, %v; want %v", name, dir, info.Mode(), err, want)
+			}
+		}
+	}
+}
+
+// Marks of removal are looked for in directories of the layer only, and not behind a link that has taken the place of
+// one.
+func TestPruneFollowsNoLink(t *testing.T) {
+	if flavour(t) == unpack.Plain {
+		t.Skip("this file system cannot hold the marks of overlayfs")
+	}
+	outside := t.TempDir()
+	mark := filepath.Join(outside, "d", "mark")
+	if err := errors.Join(os.Mkdir(filepath.Dir(mark), 0o700), unix.Mknod(mark, unix.S_IFCHR, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, entries := range [][]entry{
+		{{name: "l/d/" + unpack.Opaque}, {name: "l", kind: tar.TypeSymlink, link: outside}},
+		{{name: "d/" + unpack.Opaque}, {name: "d", kind: tar.TypeSymlink, link: filepath.Dir(mark)}},
+	} {
+		if _, err := unpack.Tar(t.Context(), t.TempDir(), archive(t, entries), options(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(mark); err != nil {
+			t.Errorf("%v have removed what is outside: %v", entries, err)
+		}
+	}
+}
