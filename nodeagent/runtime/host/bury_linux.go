@@ -44,29 +44,23 @@ func (r *Runtime) bury(sb *sandbox) {
 			})
 		}
 	}
-	var ended []*container
 	for _, c := range list {
-		if r.conclude(c, code, message) {
-			ended = append(ended, c)
-		}
+		r.conclude(c, code, message)
 	}
 	if r.closing.Err() != nil {
 		return
 	}
 	r.unclaim(sb)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	sb.trouble = ""
 	close(sb.gone)
-	r.mu.Unlock()
-	for _, c := range ended {
-		r.publish(sb, c.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
-	}
-	r.publish(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	r.publishLocked(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
 // conclude takes in the last that the shim has recorded of a container and, if that is not its end, records one: the
 // one that the shim has told, if its disk refused it, else an unknown one.
-func (r *Runtime) conclude(c *container, code int64, message string) bool {
+func (r *Runtime) conclude(c *container, code int64, message string) {
 	r.mu.RLock()
 	known := c.state
 	r.mu.RUnlock()
@@ -75,7 +69,7 @@ func (r *Runtime) conclude(c *container, code int64, message string) bool {
 		state, err = loadState(c.dir) // An exit code may be in it: to guess would lose that.
 	}
 	if r.closing.Err() != nil {
-		return false
+		return
 	}
 	if err != nil {
 		r.log.Error("a container's journal cannot be read", "container", c.id, "error", err)
@@ -97,7 +91,7 @@ func (r *Runtime) conclude(c *container, code int64, message string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return c.mergeLocked(state)
+	r.takeInLocked(c, state)
 }
 
 // recordExit writes the end of a container whose shim cannot any more, unless it is there already.

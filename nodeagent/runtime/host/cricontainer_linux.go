@@ -65,12 +65,12 @@ func (r *Runtime) CreateContainer(
 	ready := sb.readyLocked()
 	if ready {
 		r.enterLocked(c)
+		r.publishLocked(sb, id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	}
 	r.mu.Unlock()
 	if !ready {
 		return nil, wrongState("sandbox %s is not ready any more", sb.id)
 	}
-	r.publish(sb, id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
 }
 
@@ -162,8 +162,8 @@ func (r *Runtime) RemoveContainer(
 	}
 	r.mu.Lock()
 	r.dropLocked(c)
+	r.publishLocked(c.sb, c.id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
 	r.mu.Unlock()
-	r.publish(c.sb, c.id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 

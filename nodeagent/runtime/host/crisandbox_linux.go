@@ -59,6 +59,9 @@ func (r *Runtime) RunPodSandbox(
 	r.mu.Lock()
 	r.sandboxes[sb.id] = sb
 	sb.ending = err != nil
+	if err == nil {
+		r.publishLocked(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	}
 	r.mu.Unlock()
 	if err != nil {
 		// A shim that cannot be killed holds its lock, so that it is neither forgotten nor taken for another one.
@@ -66,7 +69,6 @@ func (r *Runtime) RunPodSandbox(
 		return nil, failed("%v; its shim has not ended yet, and sandbox %s stays until it has", err, sb.id)
 	}
 	r.follow(sb, conn)
-	r.publish(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
 }
 
@@ -266,10 +268,10 @@ func (r *Runtime) RemovePodSandbox(
 		r.dropLocked(c)
 	}
 	delete(r.sandboxes, sb.id)
-	r.mu.Unlock()
 	for _, id := range append(removed, sb.id) {
-		r.publish(sb, id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+		r.publishLocked(sb, id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
 	}
+	r.mu.Unlock()
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 

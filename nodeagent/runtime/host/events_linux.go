@@ -54,13 +54,8 @@ func (r *Runtime) GetContainerEvents(
 	}
 }
 
-// publish tells every subscriber of an event, with the state of the whole sandbox after it.
-func (r *Runtime) publish(sb *sandbox, id string, t runtimeapi.ContainerEventType) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.publishLocked(sb, id, t)
-}
-
+// publishLocked tells every subscriber of an event, with the state of the whole sandbox after it. Whoever changes the
+// state holds the lock meanwhile, so that nobody hears of what came after before it.
 func (r *Runtime) publishLocked(sb *sandbox, id string, t runtimeapi.ContainerEventType) {
 	for s := range r.subscribers {
 		// One message each: receivers of an in-process connection own what they get.
@@ -86,18 +81,20 @@ func (r *Runtime) publishLocked(sb *sandbox, id string, t runtimeapi.ContainerEv
 func (r *Runtime) noteEvent(sb *sandbox, rec shimwire.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.containers[rec.ID]
-	if c == nil || c.sb != sb {
-		return
+	if c := r.containers[rec.ID]; c != nil && c.sb == sb {
+		r.takeInLocked(c, rec)
 	}
+}
+
+func (r *Runtime) takeInLocked(c *container, rec shimwire.Container) {
 	before := c.state.Phase
 	if !c.mergeLocked(rec) {
 		return
 	}
 	if before < shimwire.Running && rec.PID != 0 {
-		r.publishLocked(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+		r.publishLocked(c.sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	}
 	if rec.Phase == shimwire.Exited {
-		r.publishLocked(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		r.publishLocked(c.sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
 }

@@ -100,6 +100,38 @@ func TestEventsOfWhatEndsAtOnce(t *testing.T) {
 	}
 }
 
+// Whoever learns that a sandbox has ended, and removes it, does not overtake the event that says so.
+func TestEndIsToldBeforeItIsKnown(t *testing.T) {
+	n := newNode(t)
+	for i := range 30 {
+		id := n.plainSandbox(fmt.Sprint("pod-", i))
+		sb := n.sandboxOf(id)
+		s := &subscriber{queue: make(chan *runtimeapi.ContainerEventResponse, maxQueued), slow: make(chan struct{})}
+		n.mu.Lock()
+		n.subscribers = map[*subscriber]struct{}{s: {}}
+		n.mu.Unlock()
+		told := make(chan int, 1)
+		go func() {
+			for isGone := false; !isGone; { // without a pause, to be there at once
+				n.mu.Lock()
+				if isGone = sb.isGone(); isGone {
+					told <- len(s.queue)
+				}
+				n.mu.Unlock()
+			}
+		}()
+		if err := n.remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if <-told == 0 {
+			t.Fatalf("sandbox %d was gone, and no event had said so", i)
+		}
+		if ev := <-s.queue; ev.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
+			t.Errorf("the first event is %v", ev)
+		}
+	}
+}
+
 // Nobody chooses the cgroup driver of this runtime, which makes the groups of pods itself.
 func TestRuntimeConfig(t *testing.T) {
 	n := newNode(t)

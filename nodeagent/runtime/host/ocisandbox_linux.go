@@ -170,12 +170,12 @@ func (r *Runtime) endLost() {
 		isNews := sb != nil && sb.readyLocked()
 		if isNews {
 			sb.ending = true
+			r.publishLocked(sb, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 		}
 		r.mu.Unlock()
 		if isNews {
 			r.log.Warn("a sandbox has lost its network, and has to be made again", "sandbox", id,
 				"uid", sb.rec.config.GetMetadata().GetUid())
-			r.publish(sb, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 		}
 	}
 }
