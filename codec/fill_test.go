@@ -145,7 +145,7 @@ func (p pair) random(rng *rand.Rand) protobufObject {
 	return o
 }
 
-// setTypeMeta gives o the TypeMeta of its kind, and its items none.
+// setTypeMeta gives o the TypeMeta of its kind, and its items none, nor the options in it, whose kind is known.
 func (p pair) setTypeMeta(o protobufObject) {
 	apiVersion, kind := p.ours().TypeMeta()
 	v := reflect.ValueOf(o).Elem()
@@ -154,5 +154,8 @@ func (p pair) setTypeMeta(o protobufObject) {
 		for i := range items.Len() {
 			items.Index(i).FieldByName("TypeMeta").SetZero()
 		}
+	}
+	if options := v.FieldByName("DeleteOptions"); options.IsValid() && !options.IsNil() {
+		options.Elem().FieldByName("TypeMeta").SetZero()
 	}
 }
