@@ -86,15 +86,16 @@ func (r *Runtime) noteEvent(sb *sandbox, rec shimwire.Container) {
 	}
 }
 
+// takeInLocked takes in what is known of a container, and publishes what is new of it.
 func (r *Runtime) takeInLocked(c *container, rec shimwire.Container) {
 	before := c.state.Phase
 	if !c.mergeLocked(rec) {
 		return
 	}
 	if before < shimwire.Running && rec.PID != 0 {
-		r.publishLocked(c.sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+		r.publishLocked(c.sb, c.id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	}
 	if rec.Phase == shimwire.Exited {
-		r.publishLocked(c.sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		r.publishLocked(c.sb, c.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
 }
