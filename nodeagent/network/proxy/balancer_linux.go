@@ -92,14 +92,14 @@ func (p *Proxy) tellSoon() {
 
 // draw says what each Service of type LoadBalancer gets, and notes as changed those that get something else than
 // before. Of two that want the same port the one has it that has the address already, then the older one.
-func (p *Proxy) draw(all []*corev1.Service) map[cache.Key]lot {
+func (p *Proxy) draw() map[cache.Key]lot {
 	n, ok := p.nodes.Get("", p.cfg.NodeName)
 	if !ok {
 		return p.lots // The addresses are not known yet, and what has been told may be right.
 	}
 	own, lots := p.ownAddresses(n), map[cache.Key]lot{}
 	var wanting, others []*corev1.Service
-	for _, s := range all {
+	for _, s := range p.servicesOnMachine() {
 		switch {
 		case p.isMine(s):
 			wanting = append(wanting, s)
@@ -144,6 +144,14 @@ func (p *Proxy) noteIf(key cache.Key, changed bool) {
 	if changed {
 		p.dirty[key] = true
 	}
+}
+
+// concernsMachine says whether a Service may ask for ports of the machine, or has a status that says what became of
+// them.
+func concernsMachine(s *corev1.Service) bool {
+	return s.GetSpec().GetType() == loadBalancer || len(s.GetSpec().GetExternalIPs()) > 0 ||
+		len(s.GetStatus().GetLoadBalancer().GetIngress()) > 0 || condition(s) != nil ||
+		slices.ContainsFunc(s.GetSpec().GetPorts(), func(p *corev1.ServicePort) bool { return p.GetNodePort() != 0 })
 }
 
 // isMine says whether this machine is to be the load balancer of a Service: no class asks for another, and neither has

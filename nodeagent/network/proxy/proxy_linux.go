@@ -34,6 +34,9 @@ const (
 	retryAfter  = time.Second
 
 	byService = "service"
+	// onMachine is the index of the Services that have to do with ports of the machine, which are all under one key: how
+	// many others there are costs nothing.
+	onMachine = "machine"
 	zoneLabel = "topology.kubernetes.io/zone"
 )
 
@@ -161,7 +164,17 @@ func New(cfg Config) (*Proxy, error) {
 // watch makes the caches, and has what changes in them noted.
 func (p *Proxy) watch() {
 	api, logger := p.cfg.Client, p.cfg.Logger
-	p.services = cache.New(cache.Config[*corev1.Service]{Source: cache.Watch(api.Services.Watch), Logger: logger})
+	p.services = cache.New(cache.Config[*corev1.Service]{
+		Source: cache.Watch(api.Services.Watch), Logger: logger,
+		Indexes: map[string]func(*corev1.Service) []string{
+			onMachine: func(s *corev1.Service) []string {
+				if concernsMachine(s) {
+					return []string{""}
+				}
+				return nil
+			},
+		},
+	})
 	p.services.AddHandler(onChange(func(s *corev1.Service) { p.touch(cache.KeyOf(s)) }))
 	p.slices = cache.New(cache.Config[*discoveryv1.EndpointSlice]{
 		Source: cache.Watch(api.EndpointSlices.Watch), Logger: logger,
@@ -189,6 +202,8 @@ func (p *Proxy) watch() {
 	})
 	p.nodes.AddHandler(onChange(func(*corev1.Node) { p.touchAll() }))
 }
+
+func (p *Proxy) servicesOnMachine() []*corev1.Service { return p.services.ByIndex(onMachine, "") }
 
 // onChange returns a handler that hears of an object before and after each change.
 func onChange[T object.Object](f func(T)) cache.Handler[T] {
@@ -306,7 +321,7 @@ type item struct {
 func (p *Proxy) batch(ctx context.Context) error {
 	var lots map[cache.Key]lot
 	if p.cfg.Ports != nil {
-		lots = p.draw(p.services.List("", nil))
+		lots = p.draw()
 	}
 	p.mu.Lock()
 	keys, all := p.dirty, p.all
@@ -361,7 +376,7 @@ func (p *Proxy) batch(ctx context.Context) error {
 	p.zone.Open()
 	p.working.Store(true)
 	if p.cfg.Ports != nil {
-		now := ports(drawnAll(p.services.List("", nil), lots), p.arrivals)
+		now := ports(drawnAll(p.servicesOnMachine(), lots), p.arrivals)
 		if p.ports == nil || !slices.Equal(now, p.ports) {
 			p.ports = append([]Port{}, now...)
 			p.cfg.Ports(now)

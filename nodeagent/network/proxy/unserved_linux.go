@@ -41,7 +41,7 @@ func (p *Proxy) tellPorts() {
 	for _, err := range served {
 		anyFailed = anyFailed || err != nil
 	}
-	for _, s := range p.services.List("", nil) {
+	for _, s := range p.servicesOnMachine() {
 		if !anyFailed && !slices.ContainsFunc(s.GetSpec().GetPorts(), isSCTP) {
 			continue
 		}
