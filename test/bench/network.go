@@ -89,8 +89,8 @@ func benchNetwork(ctx context.Context, e *env) error {
 			return err
 		}
 	}
-	size := int64(2 << 30)
-	rounds := 5
+	size := int64(1 << 30)
+	rounds := 13
 	if e.quick {
 		size, rounds = 64<<20, 2
 	}
@@ -136,7 +136,7 @@ func benchNetwork(ctx context.Context, e *env) error {
 	}
 	e.gigabits("pod to elsewhere, without root", p, "bare veth pair", 0.6)
 	to := elsewhere.Addr().String()
-	return benchUserNetworks(ctx, e, rounds, size/8, to, func(int) (float64, error) {
+	return benchUserNetworks(ctx, e, rounds, size/4, to, func(int) (float64, error) {
 		return a.do(inOrder{Send: to, Bytes: size / 8})
 	})
 }

@@ -307,6 +307,81 @@ func testSpoofing(t *testing.T) {
 	}
 }
 
+func TestRootlessKnownSources(t *testing.T) { asUser(t, testKnownSources) }
+
+// testKnownSources: also of a connection whose packets are looked at by few rules, what comes from another pod with
+// the source's address goes nowhere, nor what comes from the source when it has the address no more.
+func testKnownSources(t *testing.T) {
+	n, a, b := twoPods(t, config(t))
+	c := podIn(t, n, "c", plain(7))
+	const port = 5000
+	last := addresses(6)
+	send := func(from *pod, family int) {
+		from.do(order{Spoof: netip.AddrPortFrom(addresses(7)[family], port).String(),
+			Addr: netip.AddrPortFrom(last[family], 80).String()})
+	}
+	// heard waits for a packet that a sends after the others.
+	marks := 0
+	heard := func(family int) int {
+		t.Helper()
+		marks++
+		mark := netip.AddrPortFrom(addresses(5)[family], uint16(6000+marks)).String()
+		a.do(order{Spoof: mark, Addr: netip.AddrPortFrom(last[family], 80).String()})
+		var all string
+		eventually(t, func() error {
+			if all = b.do(order{Heard: true}).Text; !strings.Contains(all, mark+" ") {
+				return fmt.Errorf("the other pod has heard from %s only", all)
+			}
+			return nil
+		})
+		return strings.Count(all, netip.AddrPortFrom(addresses(7)[family], port).String()+" ")
+	}
+	for family := range last {
+		for range 3 {
+			send(c, family)
+		}
+		if got := heard(family); got != 3 {
+			t.Fatalf("of 3 packets of a pod %d came", got)
+		}
+		if got := knownSources(t, n, family); !slices.Contains(got, addresses(7)[family]) {
+			t.Errorf("sources of connections are %v; want the pod's %s", got, addresses(7)[family])
+		}
+		a.do(order{Take: netip.PrefixFrom(addresses(7)[family], last[family].BitLen()).String(), On: "eth0"})
+		send(a, family)
+		send(c, family)
+		if got := heard(family); got != 4 {
+			t.Errorf("of 4 packets of a pod and one of another with its address and port, %d came", got)
+		}
+	}
+	c.attach(n, "c", plain(8))
+	for family := range last {
+		c.do(order{Take: netip.PrefixFrom(addresses(7)[family], last[family].BitLen()).String(), On: "eth0"})
+		send(c, family)
+		if got := heard(family); got != 4 {
+			t.Errorf("%d packets came from the address that the pod has no more", got-4)
+		}
+	}
+}
+
+// knownSources returns the addresses that have been found to be those of links.
+func knownSources(t *testing.T, n *nodens.Namespace, family int) (all []netip.Addr) {
+	t.Helper()
+	conn, err := n.NFTables()
+	check(t, err)
+	set := &nftables.Set{Name: []string{"sources4", "sources6"}[family],
+		Table: &nftables.Table{Name: "monoplane", Family: nftables.TableFamilyINet}}
+	elements, err := conn.GetSetElements(set)
+	check(t, err)
+	for _, e := range elements {
+		at, ok := netip.AddrFromSlice(e.Key[4:])
+		if !ok {
+			t.Fatalf("an element of %s: %x", set.Name, e.Key)
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
 func TestRootlessPorts(t *testing.T) { asUser(t, testPorts) }
 
 // fromLoopback is the address by which a pod sees clients of the machine's loopback of IPv4: the machine's, which the

@@ -366,9 +366,13 @@ func damage(what string) error {
 	}
 }
 
-// spoof sends a packet of UDP from an address.
+// spoof sends a packet of UDP from an address, which may have a port.
 func spoof(from, to string) error {
-	d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
+	local := net.UDPAddr{IP: net.ParseIP(from)}
+	if at, err := netip.ParseAddrPort(from); err == nil {
+		local = *net.UDPAddrFromAddrPort(at)
+	}
+	d := net.Dialer{LocalAddr: &local}
 	c, err := d.Dial("udp", to)
 	if err != nil {
 		return err

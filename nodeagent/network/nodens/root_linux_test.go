@@ -17,6 +17,7 @@ func TestRootNFTables(t *testing.T)     { asRoot(t, testNFTables) }
 func TestRootManyServices(t *testing.T) { asRoot(t, testManyServices) }
 func TestRootRefusals(t *testing.T)     { asRoot(t, testRefusals) }
 func TestRootSpoofing(t *testing.T)     { asRoot(t, testSpoofing) }
+func TestRootKnownSources(t *testing.T) { asRoot(t, testKnownSources) }
 func TestRootPorts(t *testing.T)        { asRoot(t, testPorts) }
 
 func TestRootPortsOfFamilies(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -248,11 +249,15 @@ func nodeSide(h *netlink.Handle, near netlink.Link, want *wire.Attach) error {
 			return fmt.Errorf("the route to the pod's address %s: %w", a, err)
 		}
 	}
+	maps.DeleteFunc(routes, func(a netip.Addr, _ netlink.Route) bool { return slices.Contains(want.Addresses, a) })
 	for a, route := range routes {
-		if !slices.Contains(want.Addresses, a) {
-			if err := h.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("the route to the address %s, which the pod has no more: %w", a, err)
-			}
+		if err := h.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("the route to the address %s, which the pod has no more: %w", a, err)
+		}
+	}
+	if len(routes) > 0 {
+		if err := forgetSources(); err != nil {
+			return err
 		}
 	}
 	return bound(h, near, want.Ingress)

@@ -1,17 +1,23 @@
 package helper
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/nodeagent/network/nft"
 	"monoplane.dev/nodeagent/network/nodens/internal/rules"
 	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
+
+// tableName is the name of the table.
+const tableName = "monoplane"
 
 // afterDNAT is where our chain looks at what comes in: behind the translation of Services, so that it sees where a
 // packet goes in the end.
@@ -36,17 +42,25 @@ const (
 //	  what a socket sends with an address of somebody else      its connection marked
 //	  what refuses a connection so marked                       delivered to its socket
 //	prerouting, behind the translation of Services
+//	  of a connection between pods, from a source of the set    on
 //	  from the machine, of a connection so marked               marked as led by the machine's kernel from now on
 //	  answers to connections so marked                          delivered to their sockets
 //	  what a transparent socket of this namespace waits for     delivered to it, if it is not led so
 //	  from a pod, with an address that is not the pod's         dropped
+//	  of a connection between pods                              its source put into the set
 //	  from a pod to pods, Services, the node                    on, as routes say
 //	  from a pod to elsewhere, where the process is the way out to the process, or refused
 //	input, behind policies
 //	  a connection that begins, to the process                  to its queue; it goes on, or is marked
 //	  so marked                                                 refused
 //	forward
+//	  of a connection between pods                              on
 //	  to a Service that nobody has translated                   refused
+//	  from a pod to a pod                                       its connection marked as one between pods
+//
+// What pods send each other is thus looked at by a few rules from the third packet of a connection on. The sets
+// sources4 and sources6 are what the look at the source has found, for a minute: links, and the addresses that lead to
+// them.
 func setRules(want *wire.Setup) error {
 	ways := [][]expr.Any{nil}
 	if want.Process && want.Queue != 0 {
@@ -72,9 +86,13 @@ func writeRules(want *wire.Setup, ask []expr.Any) error {
 	if err != nil {
 		return fmt.Errorf("nftables of the node namespace: %w", err)
 	}
-	t := rules.Replace(conn, "monoplane", nftables.TableFamilyINet)
+	t := rules.Replace(conn, tableName, nftables.TableFamilyINet)
+	sources, err := sourcesOf(t)
+	if err != nil {
+		return err
+	}
 	output(t)
-	prerouting(t, want)
+	prerouting(t, want, sources)
 	if ask != nil {
 		input(t, ask)
 	}
@@ -130,9 +148,82 @@ func deliver() []expr.Any {
 	}
 }
 
-func prerouting(t *rules.Table, want *wire.Setup) {
+// sources is a set of the links and addresses of pods that packets have come from.
+type sources struct {
+	v6  bool
+	set *nftables.Set
+}
+
+const (
+	// sourcesTime is for how long a source is known. It bounds how many of pods that are gone are in a set.
+	sourcesTime = time.Minute
+	// mostSources is more than the pods of a node have addresses.
+	mostSources = 1 << 14
+)
+
+func sourcesOf(t *rules.Table) (all []sources, err error) {
+	for i, v6 := range []bool{false, true} {
+		s := sourcesSet(v6)
+		s.ID = uint32(i + 1)
+		set, err := t.Set(s)
+		if err != nil {
+			return nil, fmt.Errorf("the set %s of the node namespace: %w", s.Name, err)
+		}
+		all = append(all, sources{v6: v6, set: set})
+	}
+	return all, nil
+}
+
+func sourcesSet(v6 bool) nftables.Set {
+	name := "sources4"
+	if v6 {
+		name = "sources6"
+	}
+	return nftables.Set{Name: name, Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: sourcesTime,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIFIndex, nft.AddrType(v6)), Size: mostSources}
+}
+
+// of puts the link and the source of a packet into nft.Register.
+func (s sources) of() []expr.Any {
+	return append(nft.OfFamily(s.v6), &expr.Meta{Key: expr.MetaKeyIIF, Register: nft.Quarter},
+		nft.Source(s.v6, nft.Quarter+1))
+}
+
+// have matches packets whose source is in the set.
+func (s sources) have() []expr.Any {
+	return append(s.of(), &expr.Lookup{SourceRegister: nft.Register, SetName: s.set.Name, SetID: s.set.ID})
+}
+
+// learn puts the source of a packet into the set.
+func (s sources) learn() []expr.Any {
+	return append(s.of(), &expr.Dynset{SrcRegKey: nft.Register, SetName: s.set.Name, SetID: s.set.ID,
+		Operation: unix.NFT_DYNSET_OP_ADD})
+}
+
+// forgetSources has the rules look at the sources of packets anew, after a pod has lost an address that it had.
+func forgetSources() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("nftables of the node namespace: %w", err)
+	}
+	for _, v6 := range []bool{false, true} {
+		s := sourcesSet(v6)
+		s.Table = &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
+		conn.FlushSet(&s)
+	}
+	// Somebody may have taken the table away, until it is put right.
+	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("the sources of packets that the node namespace knows cannot be forgotten: %w", err)
+	}
+	return nil
+}
+
+func prerouting(t *rules.Table, want *wire.Setup, known []sources) {
 	accept := rules.Verdict(expr.VerdictAccept)
 	add := t.Chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, afterDNAT)
+	for _, s := range known {
+		add(marked(expr.CmpOpEq, betweenPods), s.have(), accept)
+	}
 	if want.Uplink != "" {
 		// The process may still have the socket of a flow that the machine's kernel leads here by now.
 		add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, []byte(want.Uplink+"\x00")), marked(expr.CmpOpEq, mark),
@@ -150,6 +241,9 @@ func prerouting(t *rules.Table, want *wire.Setup) {
 	// No route leads back to where the packet came from: its source is not the pod's.
 	add(rules.Compare(&expr.Fib{Register: 1, ResultOIF: true, FlagSADDR: true, FlagIIF: true}, expr.CmpOpEq,
 		make([]byte, 4)), rules.Verdict(expr.VerdictDrop))
+	for _, s := range known {
+		add(marked(expr.CmpOpEq, betweenPods), s.learn())
+	}
 	if !want.Process {
 		return
 	}
@@ -181,7 +275,11 @@ func input(t *rules.Table, ask []expr.Any) {
 
 func forward(t *rules.Table) {
 	add := t.Chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, 0)
+	add(marked(expr.CmpOpEq, betweenPods), rules.Verdict(expr.VerdictAccept))
 	rules.Refuse(func(parts ...[]expr.Any) {
 		add(append([][]expr.Any{rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, []byte("lo\x00"))}, parts...)...)
 	}, unix.NFT_REJECT_ICMPX_PORT_UNREACH)
+	pod := []byte(PodPrefix)
+	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, pod), rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, pod),
+		marked(expr.CmpOpEq, 0), setMark(betweenPods))
 }

@@ -25,6 +25,9 @@ const (
 // host ports, and those that were a transparent socket's before they came over the link to the machine.
 const Led = 0x6d72
 
+// betweenPods is the mark of connections that pods have with each other by way of the kernel alone.
+const betweenPods = 0x6d73
+
 // protocol marks routes as ours, so that what we have added can be told from what others have.
 const protocol = 0x6d
 

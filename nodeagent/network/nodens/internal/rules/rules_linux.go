@@ -43,6 +43,12 @@ func (t *Table) Chain(name string, kind nftables.ChainType, hook *nftables.Chain
 	}
 }
 
+// Set adds a set to the table. Names and IDs of sets are unique within it.
+func (t *Table) Set(s nftables.Set) (*nftables.Set, error) {
+	s.Table = t.table
+	return &s, t.conn.AddSet(&s, nil)
+}
+
 // Refuse tells the sender at once that its packet goes nowhere: by a reset, or by ICMP with the code.
 func Refuse(add Add, code uint8) {
 	add(Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}),
