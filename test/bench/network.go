@@ -25,7 +25,7 @@ const (
 	benchPodB    = "10.211.0.4"
 	bareA, bareB = "192.0.2.1", "192.0.2.2"
 	benchPort    = ":5201"
-	// usualSegment is in how large pieces Linux hands on connections over links that nobody has changed, in bytes.
+	// usualSegment is the size of the pieces in which Linux hands on connections over links as they are made, in bytes.
 	usualSegment = 64 << 10
 )
 
@@ -170,9 +170,7 @@ type inOrder struct {
 	Peer      int // A process to whose namespace a veth is to lead.
 	MTU       int
 	Up        bool // The end of a veth that another has made.
-	// Segment sets in how large pieces a pod hands on connections, where the kernel can.
-	Segment int
-	// Machine is the directory of a node namespace that is opened as root, with pods whose links have MTU and Segment.
+	// Machine is the directory of a node namespace that is opened as root, on a machine whose link has MTU.
 	// What is sent afterwards goes from one of the pods.
 	Machine string
 	// Services is how many the machine gets beside one of the other pod.
@@ -267,7 +265,7 @@ func serveOrders() {
 func (a *inAnswer) carryOut(ctx context.Context, m *machine, o inOrder) (err error) {
 	switch {
 	case o.Machine != "":
-		err = m.open(ctx, o.Machine, o.MTU, o.Segment)
+		err = m.open(ctx, o.Machine, o.MTU)
 	case o.Services > 0:
 		_, err = applyServices(ctx, m.node, o.Services)
 	case o.Send != "" && m.node != nil:
@@ -292,11 +290,6 @@ func (a *inAnswer) carryOut(ctx context.Context, m *machine, o inOrder) (err err
 		}
 	case o.Up:
 		err = bareUp(bareB)
-	case o.Segment > 0:
-		var link netlink.Link
-		if link, err = netlink.LinkByName("eth0"); err == nil && link.Attrs().GSOIPv4MaxSize > 0 {
-			err = netlink.LinkSetGSOIPv4MaxSize(link, o.Segment)
-		}
 	}
 	return err
 }

@@ -32,7 +32,8 @@ type Config struct {
 type AttachConfig struct {
 	// Addresses are the pod's, at most one of each family. They are given by the caller (package ipam).
 	Addresses []netip.Addr
-	// MTU of the pod's link in bytes; 0 for that of the link through which the machine's default route goes.
+	// MTU of what the pod sends out of the node, in bytes; 0 for that of the link through which the machine's default
+	// route goes. Between pods packets are larger where that makes larger pieces: see docs/network.md.
 	MTU int
 	// Ingress and Egress bound what the pod receives and sends, in bits a second (annotations
 	// kubernetes.io/ingress-bandwidth and egress-bandwidth); 0 for no bound.
@@ -58,8 +59,6 @@ type Attachment struct {
 	Link string
 	// Addresses are the pod's.
 	Addresses []netip.Addr
-	// MTU of the pod's link in bytes.
-	MTU int
 }
 
 // Egress is the way on which packets of pods leave the machine.
@@ -82,7 +81,7 @@ type Status struct {
 	// Egress is the way out, and Why says why it is not the kernel's; empty if it is.
 	Egress Egress
 	Why    string
-	// MTU of pods that do not choose, in bytes.
+	// MTU of what pods that do not choose send out of the node, in bytes.
 	MTU int
 	// IPv6 says whether pods can have addresses of IPv6.
 	IPv6 bool

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -29,6 +30,16 @@ const protocol = 0x6d
 
 // largestSegment is less than what a veth can take at once, 512 KiB: tools that capture packets take 256 KiB of each.
 const largestSegment = 192 << 10
+
+const (
+	// insideFactor is by how much packets between pods are larger than those that leave: 9000 bytes, as of many local
+	// networks, where the others have 1500. Three times would do for the largest segment.
+	insideFactor = 6
+	// ipAndTCP are the headers in a packet of IPv4 with TCP's time stamps, which the MTU counts; pieceHeaders is more
+	// than all headers of a piece.
+	ipAndTCP     = 52
+	pieceHeaders = 256
+)
 
 // usualMTU is that of links where there is no default route to ask.
 const usualMTU = 1500
@@ -259,6 +270,22 @@ func segment(cfg *Config) (int, error) {
 		return largestSegment, err
 	}
 	return min(int(link.Attrs().GSOIPv4MaxSize), largestSegment), nil
+}
+
+// insideOf returns what pods send each other beyond what leaves the node, whose packets have mtu bytes and pieces so
+// many as segment says: nothing, if that is as large as we want pieces to be.
+func insideOf(cfg *Config, mtu, segment int) *wire.Inside {
+	if segment == 0 || segment >= largestSegment || mtu <= ipAndTCP {
+		return nil
+	}
+	in := &wire.Inside{Ranges: slices.Concat(cfg.PodRanges, cfg.ServiceRanges),
+		MTU: min(insideFactor*mtu, math.MaxUint16), Segment: largestSegment,
+		Packets: max((segment-pieceHeaders)/(mtu-ipAndTCP), 1)}
+	for _, r := range cfg.PodRanges {
+		_, machine := NodeAddresses(r)
+		in.Machine = append(in.Machine, machine)
+	}
+	return in
 }
 
 // defaultLink returns nil if the machine has no default route.

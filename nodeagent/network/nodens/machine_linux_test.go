@@ -30,6 +30,8 @@ const (
 	lan     = "192.0.2.2"    // The machine's address.
 	outside = "198.51.100.9" // A server that is not on the pods' network.
 	mtu     = 1400
+	// largeMTU is that of what pods send each other where the link of the machine takes less in one piece than they do.
+	largeMTU = 6 * mtu
 
 	outside6 = "2001:db8:9::9"
 	nowhere  = "203.0.113.1" // Where no way leads.

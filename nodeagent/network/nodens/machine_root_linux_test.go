@@ -5,6 +5,7 @@ package nodens_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -345,7 +346,8 @@ func TestRootOtherNamespace(t *testing.T) {
 	a.do(order{Ask: "tcp", Addr: neighbour + ":80", Bytes: 1000})
 }
 
-// Pods hand on pieces as large as the link of the machine's default route takes, up to our own bound.
+// Pods hand on large pieces to each other, and to elsewhere none that the link of the machine's default route does not
+// take: the kernel would make packets of them in front of it.
 func TestRootSegments(t *testing.T) {
 	if !onMachine(t, false) {
 		return
@@ -355,8 +357,67 @@ func TestRootSegments(t *testing.T) {
 	for _, size := range []int{64 << 10, 100_000, 500_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			check(t, netlink.LinkSetGSOIPv4MaxSize(lan0, size))
-			testSegments(t, uint32(min(size, 192<<10)), neighbour+":80")
+			before := linkOf(t, "lan0").Attrs().Statistics.TxPackets
+			testSegments(t, neighbour+":80")
+			pieces := linkOf(t, "lan0").Attrs().Statistics.TxPackets - before
+			if most := uint64(3 * (40 << 20) / mtu / 2); pieces == 0 || pieces > most {
+				t.Errorf("the pod's three connections came to lan0 in %d pieces; want at most %d", pieces, most)
+			}
 		})
+	}
+}
+
+// Between pods packets are larger than those that the machine's link takes, and to elsewhere they are not. Who is not
+// told so by its routes, which those to Services do not, is told by the node namespace.
+func TestRootLargePackets(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	world6(t)
+	n, a, _ := twoPods(t, config(t))
+	if a.do(order{Facts: true}).Links["eth0"].Segment == 0 {
+		t.Skip("this kernel has no bound of segments of IPv4")
+	}
+	const size = largeMTU - 100
+	whole := func(addr string) answer { return a.try(order{Datagram: size, Whole: true, Addr: addr}) }
+	for i, to := range addresses(6) {
+		if got := whole(netip.AddrPortFrom(to, 80).String()); got.Err != "" {
+			t.Errorf("a packet of %d bytes from pod to pod: %s", size, got.Err)
+		}
+		at := net.JoinHostPort([]string{neighbour, neighbour6}[i], "80")
+		if got := whole(at); got.Err != unix.EMSGSIZE.Error() || got.Text != "route" {
+			t.Errorf("a packet of %d bytes to %s: %+v; want that it is too long", size, at, got)
+		}
+		a.do(order{Datagram: size, Addr: at})
+		a.do(order{Unlimited: []string{neighbour, neighbour6}[i]})
+		if got := whole(at); got.Err != unix.EMSGSIZE.Error() || got.Text != "network" {
+			t.Errorf("a packet of %d bytes to %s over a route that takes it: %+v; want that it is too long", size, at, got)
+		}
+		a.do(order{Datagram: size, Addr: at})
+		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
+	}
+	for _, r := range []netip.Prefix{pods4, pods6}[:len(addresses(5))] {
+		_, machine := nodens.NodeAddresses(r)
+		if got := whole(netip.AddrPortFrom(machine, 80).String()); got.Err != unix.EMSGSIZE.Error() || got.Text != "route" {
+			t.Errorf("a packet of %d bytes to the machine's own address %s: %+v; want that it is too long", size, machine, got)
+		}
+	}
+	// A pod whose link takes small packets alone, as those had that versions before this one have connected.
+	c := servesAll(podIn(t, n, "c", nodens.AttachConfig{Addresses: addresses(7)[:1], MTU: mtu / 6}))
+	const toC = "10.244.0.7:80"
+	if got := whole(toC); got.Err != unix.EMSGSIZE.Error() || got.Text != "network" {
+		t.Errorf("a packet of %d bytes to a pod with a smaller link: %+v; want that it is too long", size, got)
+	}
+	a.do(order{Datagram: size, Addr: toC})
+	a.do(order{Ask: "tcp", Addr: toC, Bytes: 1 << 20})
+	for _, at := range []string{"10.244.0.6:80", neighbour + ":80"} {
+		c.do(order{Datagram: size, Addr: at})
+		c.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
+	}
+	// Repeated, all is as it was.
+	a.attach(n, "a", plain(5))
+	if got := whole("10.244.0.6:80"); got.Err != "" {
+		t.Errorf("connected again: %s", got.Err)
 	}
 }
 

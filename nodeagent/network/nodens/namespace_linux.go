@@ -301,14 +301,15 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 	}
 	mtu := cmp.Or(cfg.MTU, n.status.MTU)
 	_, _, err := n.helper.call(ctx, &wire.Request{Attach: &wire.Attach{Sandbox: sandbox, PodRanges: n.cfg.PodRanges,
-		Addresses: cfg.Addresses, MTU: mtu, Segment: n.segment, Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
+		Addresses: cfg.Addresses, MTU: mtu, Segment: n.segment, Inside: insideOf(&n.cfg, mtu, n.segment),
+		Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("the sandbox cannot be connected: %w", err)
 	}
 	if err := n.serveHostPorts(sandbox, cfg); err != nil {
 		return Attachment{}, err
 	}
-	return Attachment{Link: helper.LinkName(sandbox), Addresses: cfg.Addresses, MTU: mtu}, nil
+	return Attachment{Link: helper.LinkName(sandbox), Addresses: cfg.Addresses}, nil
 }
 
 // Detach takes away what Attach has made. It may be called for a sandbox that is not connected, or no more.

@@ -39,8 +39,12 @@ func testPods(t *testing.T, way nodens.Egress) {
 	if got := n.Status(); got.Egress != way || got.MTU != mtu || got.Services != (way == nodens.EgressMasquerade) {
 		t.Fatalf("the status is %+v; want egress %s, mtu %d", got, way, mtu)
 	}
-	if eth0 := a.do(order{Facts: true}).Links["eth0"]; eth0.MTU != mtu || eth0.Addresses[0] != "10.244.0.5/32" {
-		t.Errorf("eth0 of the pod: %+v", eth0)
+	eth0, size := a.do(order{Facts: true}).Links["eth0"], mtu
+	if way == nodens.EgressMasquerade && eth0.Segment != 0 {
+		size = largeMTU
+	}
+	if eth0.MTU != size || eth0.Addresses[0] != "10.244.0.5/32" {
+		t.Errorf("eth0 of the pod: %+v; want an MTU of %d", eth0, size)
 	}
 	for i, to := range addresses(6) {
 		for _, network := range []string{"tcp", "udp"} {
@@ -107,9 +111,10 @@ func testPods(t *testing.T, way nodens.Egress) {
 	})
 }
 
-// testSegments: pods hand on connections in pieces as large as their links can take, or as the way out of the machine
-// does, and with a bound on their bandwidth in the usual ones. What they send arrives as it was sent: see converse.
-func testSegments(t *testing.T, want uint32, elsewhere string) {
+// testSegments: pods hand on connections in pieces as large as we want them to be, and with a bound on their bandwidth
+// in the usual ones. What they send arrives as it was sent: see converse.
+func testSegments(t *testing.T, elsewhere string) {
+	const want = 192 << 10
 	n := open(t, config(t))
 	a := podIn(t, n, "a", plain(5))
 	eth0 := func() link { return a.do(order{Facts: true}).Links["eth0"] }
@@ -128,7 +133,7 @@ func testSegments(t *testing.T, want uint32, elsewhere string) {
 				t.Errorf("of %d bytes to %s with the bound %d: %s", 40<<20, to, bound, got)
 			}
 		}
-		size := want
+		size := uint32(want)
 		if bound != 0 {
 			size = 64 << 10
 		}
@@ -139,7 +144,7 @@ func testSegments(t *testing.T, want uint32, elsewhere string) {
 }
 
 func TestRootlessSegments(t *testing.T) {
-	asUser(t, func(t *testing.T) { testSegments(t, 192<<10, served(t, "tcp", outside)) })
+	asUser(t, func(t *testing.T) { testSegments(t, served(t, "tcp", outside)) })
 }
 
 // A pod that opens more connections than the process has descriptors for has them wait: the process can open files.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens"
 )
 
 // pod is a process in the network namespace of a pod, which does what the test tells it.
@@ -46,6 +49,9 @@ type order struct {
 	Talk       bool   // Say something on what is held of UDP, and wait for the answer.
 	Drop       bool   // Close what is held.
 	Finish     bool   // Say all that is to be said on what is held, and wait for the answers.
+	Datagram   int    // Send one of so many bytes to Addr until it is answered.
+	Whole      bool   // Not in fragments.
+	Unlimited  string // An address whose packets may be as large as eth0 takes, whatever the default route says.
 	Bytes      int64
 	Facts      bool
 }
@@ -164,6 +170,10 @@ func podMain() {
 			a.Text, err = converse(held[0], 0)
 		case o.Finish:
 			a.Text, err = finish()
+		case o.Datagram > 0:
+			a.Text, err = datagram(o.Addr, o.Datagram, o.Whole)
+		case o.Unlimited != "":
+			err = unlimited(o.Unlimited)
 		case o.Facts:
 			a.Links, err = facts()
 		}
@@ -380,6 +390,66 @@ func spoof(from, to string) error {
 	defer c.Close()
 	_, err = c.Write([]byte("hello"))
 	return err
+}
+
+// datagram sends one until its answer comes, or it is known to be too long, and returns who said it last: "route" or
+// "network". The first one that is too long for a link on its way is lost.
+func datagram(addr string, size int, whole bool) (by string, err error) {
+	c, err := net.Dial("udp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	how := unix.IP_PMTUDISC_WANT
+	if whole {
+		how = unix.IP_PMTUDISC_DO
+	}
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		level, option := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER
+		if c.RemoteAddr().(*net.UDPAddr).IP.To4() == nil {
+			level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER
+		}
+		failed = unix.SetsockoptInt(int(fd), level, option, how)
+	})
+	if err := cmp.Or(err, failed); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 64<<10)
+	for end := time.Now().Add(patience); ; {
+		by = "route"
+		_, err := c.Write(make([]byte, size))
+		if err == nil {
+			by = "network"
+			_ = c.SetReadDeadline(time.Now().Add(patience / 10))
+			_, err = c.Read(buf)
+		}
+		tooLong := errors.Is(err, unix.EMSGSIZE)
+		switch {
+		case tooLong && whole:
+			return by, unix.EMSGSIZE
+		case !tooLong && !errors.Is(err, os.ErrDeadlineExceeded), time.Now().After(end):
+			return by, err
+		}
+	}
+}
+
+func unlimited(to string) error {
+	link, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	gateway := nodens.Gateway4
+	at := netip.MustParseAddr(to)
+	if at.Is6() {
+		gateway = nodens.Gateway6
+	}
+	return netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway.AsSlice(),
+		Dst: ipnet(netip.PrefixFrom(at, at.BitLen()).String())})
 }
 
 func facts() (map[string]link, error) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
 const (
@@ -16,6 +18,8 @@ const (
 	burstTime = 10
 	// usualSegment is the most of a connection that the kernel hands on in one piece where nobody says otherwise.
 	usualSegment = 64 << 10
+	// usualPackets is how many of them the kernel hands on in one piece where nobody says otherwise: GSO_MAX_SEGS.
+	usualPackets = math.MaxUint16
 	// leastBurst is more than the largest packet over a link with a bound.
 	leastBurst = 2 * usualSegment
 	// queueTime is how long a packet may wait: a quarter of a second's worth of packets does.
@@ -40,6 +44,33 @@ func Segment(h *netlink.Handle, link netlink.Link, size int, bounded bool) error
 	}
 	if err := h.LinkSetGSOIPv4MaxSize(link, int(want)); err != nil {
 		return fmt.Errorf("segments of %d bytes on the link %s: %w", want, at.Name, err)
+	}
+	return nil
+}
+
+// size has one end of a pod's link take packets and pieces as large as they can be between pods.
+func size(h *netlink.Handle, link netlink.Link, want *wire.Attach, bounded bool) error {
+	mtu, segment := want.MTU, want.Segment
+	if want.Inside != nil {
+		mtu, segment = want.Inside.MTU, want.Inside.Segment
+	}
+	if err := h.LinkSetMTU(link, mtu); err != nil {
+		return fmt.Errorf("the MTU %d of the pod's link %s: %w", mtu, link.Attrs().Name, err)
+	}
+	return Segment(h, link, segment, bounded)
+}
+
+// packets bounds how many of them the pod's end of its link hands on in one piece.
+func packets(pod *netlink.Handle, link netlink.Link, in *wire.Inside) error {
+	most := uint32(usualPackets)
+	if in != nil {
+		most = uint32(min(max(in.Packets, 1), usualPackets))
+	}
+	if at := link.Attrs(); at.GSOMaxSegs == most || at.GSOMaxSegs == 0 {
+		return nil
+	}
+	if err := pod.LinkSetGSOMaxSegs(link, int(most)); err != nil {
+		return fmt.Errorf("pieces of %d packets on the link %s: %w", most, link.Attrs().Name, err)
 	}
 	return nil
 }

@@ -53,6 +53,9 @@ func attach(want *wire.Attach, ns *os.File) error {
 	if err != nil {
 		return err
 	}
+	if near.Attrs().GSOIPv4MaxSize == 0 {
+		want.Inside = nil
+	}
 	if err := inside(ns, func(pod *netlink.Handle) error { return podSide(pod, want) }); err != nil {
 		return err
 	}
@@ -162,10 +165,10 @@ func podSide(pod *netlink.Handle, want *wire.Attach) error {
 			}
 		}
 	}
-	if err := pod.LinkSetMTU(link, want.MTU); err != nil {
-		return fmt.Errorf("the MTU %d of the pod's link: %w", want.MTU, err)
+	if err := size(pod, link, want, want.Egress != 0); err != nil {
+		return err
 	}
-	if err := Segment(pod, link, want.Segment, want.Egress != 0); err != nil {
+	if err := packets(pod, link, want.Inside); err != nil {
 		return err
 	}
 	if err := keepOnly(pod, link, want.Addresses); err != nil {
@@ -174,23 +177,42 @@ func podSide(pod *netlink.Handle, want *wire.Attach) error {
 	if err := pod.LinkSetUp(link); err != nil {
 		return fmt.Errorf("the pod's link: %w", err)
 	}
-	index := link.Attrs().Index
 	for _, a := range want.Addresses {
-		routes := []*netlink.Route{{LinkIndex: index, Gw: gateway6.AsSlice(),
-			Dst: ipnet(netip.PrefixFrom(netip.IPv6Unspecified(), 0))}}
-		if a.Is4() {
-			routes = []*netlink.Route{
-				{LinkIndex: index, Dst: ipnet(single(gateway4)), Scope: netlink.SCOPE_LINK},
-				{LinkIndex: index, Gw: gateway4.AsSlice(), Dst: ipnet(netip.PrefixFrom(netip.IPv4Unspecified(), 0))},
-			}
-		}
-		for _, r := range routes {
+		for _, r := range podRoutes(link.Attrs().Index, a, want) {
 			if err := pod.RouteReplace(r); err != nil {
 				return fmt.Errorf("the pod's route %s: %w", r.Dst, err)
 			}
 		}
 	}
 	return bound(pod, link, want.Egress)
+}
+
+// podRoutes returns the routes of a pod for the family of one of its addresses.
+func podRoutes(link int, a netip.Addr, want *wire.Attach) []*netlink.Route {
+	gateway, all := gateway6, netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	var routes []*netlink.Route
+	if a.Is4() {
+		gateway, all = gateway4, netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		routes = append(routes, &netlink.Route{LinkIndex: link, Dst: ipnet(single(gateway)), Scope: netlink.SCOPE_LINK})
+	}
+	out := &netlink.Route{LinkIndex: link, Gw: gateway.AsSlice(), Dst: ipnet(all)}
+	routes = append(routes, out)
+	if want.Inside == nil {
+		return routes
+	}
+	out.MTU = want.MTU
+	for _, to := range want.Inside.Ranges {
+		if to.Addr().Is4() == a.Is4() {
+			routes = append(routes, &netlink.Route{LinkIndex: link, Gw: gateway.AsSlice(), Dst: ipnet(to.Masked())})
+		}
+	}
+	for _, to := range want.Inside.Machine {
+		if to.Is4() == a.Is4() {
+			routes = append(routes, &netlink.Route{LinkIndex: link, Gw: gateway.AsSlice(), Dst: ipnet(single(to)),
+				MTU: want.MTU})
+		}
+	}
+	return routes
 }
 
 // keepOnly gives a link these addresses, and takes others away.
@@ -219,10 +241,7 @@ func keepOnly(h *netlink.Handle, link netlink.Link, addresses []netip.Addr) erro
 // nodeSide routes the pod's addresses to its link.
 func nodeSide(h *netlink.Handle, near netlink.Link, want *wire.Attach) error {
 	name := near.Attrs().Name
-	if err := h.LinkSetMTU(near, want.MTU); err != nil {
-		return fmt.Errorf("the MTU %d of the link %s: %w", want.MTU, name, err)
-	}
-	if err := Segment(h, near, want.Segment, want.Ingress != 0); err != nil {
+	if err := size(h, near, want, want.Ingress != 0); err != nil {
 		return err
 	}
 	// With rules of routing of its own, the namespace would look up a route to the source of each packet, to see that it
@@ -323,7 +342,7 @@ func attached() (map[string]wire.Attached, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := wire.Attached{Link: a.Name, MTU: a.MTU}
+		at := wire.Attached{Link: a.Name}
 		for r := range routes {
 			at.Addresses = append(at.Addresses, r)
 		}

@@ -77,7 +77,23 @@ type Attach struct {
 	// Segment is the most of a connection that TCP hands on in one piece, in bytes, if the link can take that much;
 	// what is less than the kernel's own bound changes nothing.
 	Segment         int
-	Ingress, Egress uint64 // Bits a second; 0 for no bound.
+	Inside          *Inside `json:",omitempty"`
+	Ingress, Egress uint64  // Bits a second; 0 for no bound.
+}
+
+// Inside is what pods of one node send each other, where it may be larger than what leaves the node. The kernel has
+// one bound of a piece for each link, and counts the packets in it as well: so many small ones, for what leaves, come
+// to the Segment of Attach, and as many large ones to more. With kernels that have no such bound for IPv4 it does
+// nothing.
+type Inside struct {
+	// Ranges are the destinations: addresses of pods and of Services. To all others goes what the MTU of Attach allows,
+	// and to those of Machine, which has addresses of the pods' ranges.
+	Ranges  []netip.Prefix
+	Machine []netip.Addr
+	// MTU of the pod's link, and Segment of connections over it.
+	MTU, Segment int
+	// Packets is the most of them in a piece, wherever it goes.
+	Packets int
 }
 
 // Detach disconnects it.
@@ -87,7 +103,6 @@ type Detach struct{ Sandbox string }
 type Attached struct {
 	Link      string
 	Addresses []netip.Addr
-	MTU       int
 }
 
 // Socket describes a socket to be opened in the node namespace.
