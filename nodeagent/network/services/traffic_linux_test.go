@@ -8,10 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/network/services"
@@ -102,6 +104,42 @@ func TestHairpin(t *testing.T) {
 			if refused || pod != from || client == from {
 				t.Errorf("%s from %s: refused %v, reached %s, which sees %s", network, from, refused, pod, client)
 			}
+		}
+	}
+}
+
+// A datagram that the client's link takes and the endpoint's does not is lost, and the client, who is told so about
+// the address that it knows, sends the next one in fragments.
+func TestDatagramsTooLong(t *testing.T) {
+	w := newWorld(t)
+	w.apply(change(service("web", "10"), ready(1)))
+	for ns, name := range map[*netnstest.NS]string{w.node: "clients", w.clients: "eth0"} {
+		ns.Do(func() error {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetMTU(link, 9000)
+		})
+	}
+	for from, ip := range map[string]string{"10.1.1.1": "10.96.0.10", "fd00:1:0:1::1": "fd00:96::10"} {
+		c, err := w.clients.Dial("udp", from, net.JoinHostPort(ip, "80"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		told, answered := false, false
+		for end := time.Now().Add(30 * time.Second); !answered && time.Now().Before(end); {
+			_, err := c.Write(make([]byte, 4000))
+			if err == nil {
+				_ = c.SetReadDeadline(time.Now().Add(time.Second))
+				_, err = c.Read(make([]byte, 256))
+				answered = err == nil
+			}
+			told = told || errors.Is(err, syscall.EMSGSIZE)
+		}
+		if !told || !answered {
+			t.Errorf("4000 bytes to %s: told of a smaller link %v, answered %v", ip, told, answered)
 		}
 	}
 }
