@@ -272,8 +272,8 @@ func segment(cfg *Config) (int, error) {
 	return min(int(link.Attrs().GSOIPv4MaxSize), largestSegment), nil
 }
 
-// insideOf returns what pods send each other beyond what leaves the node, whose packets have mtu bytes and pieces so
-// many as segment says: nothing, if that is as large as we want pieces to be.
+// insideOf returns how large packets and pieces may be between pods, where what leaves the node has packets of mtu
+// bytes and pieces of segment bytes; nil if that is as much as we want for both.
 func insideOf(cfg *Config, mtu, segment int) *wire.Inside {
 	if segment == 0 || segment >= largestSegment || mtu <= ipAndTCP {
 		return nil

@@ -18,7 +18,7 @@ const (
 	burstTime = 10
 	// usualSegment is the most of a connection that the kernel hands on in one piece where nobody says otherwise.
 	usualSegment = 64 << 10
-	// usualPackets is how many of them the kernel hands on in one piece where nobody says otherwise: GSO_MAX_SEGS.
+	// usualPackets is how many packets the kernel hands on in one piece where nobody says otherwise: GSO_MAX_SEGS.
 	usualPackets = math.MaxUint16
 	// leastBurst is more than the largest packet over a link with a bound.
 	leastBurst = 2 * usualSegment
@@ -60,7 +60,7 @@ func size(h *netlink.Handle, link netlink.Link, want *wire.Attach, bounded bool)
 	return Segment(h, link, segment, bounded)
 }
 
-// packets bounds how many of them the pod's end of its link hands on in one piece.
+// packets bounds how many packets TCP hands to the pod's end of its link in one piece.
 func packets(pod *netlink.Handle, link netlink.Link, in *wire.Inside) error {
 	most := uint32(usualPackets)
 	if in != nil {
