@@ -14,6 +14,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -97,7 +98,7 @@ func TestAuditLog(t *testing.T) {
 		pod := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: &corev1.PodSpec{
 			ServiceAccountName: "none", Containers: []*corev1.Container{{Name: "c", Image: "i"}}}}
 		told(t, ask(t, c, "POST", namespace+"/serviceaccounts", "", `{"metadata":{"name":"none"}}`), 201)
-		if _, err := api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: pod}); err != nil {
+		if _, err := api.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: pod}); err != nil {
 			t.Fatal(err)
 		}
 		told(t, ask(t, c, "DELETE", namespace+"/pods/p?gracePeriodSeconds=0", "", ""), 200)
@@ -108,7 +109,7 @@ func TestAuditLog(t *testing.T) {
 		}
 		bound := proto.Clone(pod).(*corev1.Pod)
 		bound.Metadata.Name, bound.Spec.NodeName = "bound", "lost"
-		if _, err := api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: bound}); err != nil {
+		if _, err := api.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: bound}); err != nil {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]string{

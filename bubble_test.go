@@ -11,6 +11,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -53,7 +54,7 @@ func newPod(name string) *corev1.Pod {
 
 func create(t *testing.T, c *client.Client, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	out, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: p})
+	out, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestClusterInVirtualTime(t *testing.T) {
 func orphan(t *testing.T, c *client.Client) {
 	t.Helper()
 	_, err := c.Nodes.Create(t.Context(),
-		&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
+		&corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestFiftyClusters(t *testing.T) {
 				return err
 			}
 			name := fmt.Sprintf("pod-%d", i)
-			if _, err := c.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default",
+			if _, err := c.Client().Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default",
 				Object: newPod(name)}); err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev"
-	adminv1 "monoplane.dev/api/admin/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
 	"monoplane.dev/internal/dirlock"
 	"monoplane.dev/nodeagent/network"
 )
@@ -34,7 +34,7 @@ func stubbornPod(t *testing.T, c *monoplane.Cluster, name, node string, grace in
 
 // stopCall asks for a stop as `monoplane down` does, and returns what it was told, and how it ended.
 func stopCall(ctx context.Context, c *monoplane.Cluster, leave bool) (told []string, err error) {
-	stream, err := adminv1.NewAdminClient(c.Client().Conn()).Stop(ctx, &adminv1.StopRequest{LeavePods: leave})
+	stream, err := adminv1rpc.NewAdminClient(c.Client().Conn()).Stop(ctx, &adminv1rpc.StopRequest{LeavePods: leave})
 	if err != nil {
 		return nil, err
 	}

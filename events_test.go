@@ -17,6 +17,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -104,7 +105,7 @@ func TestTooManyEvents(t *testing.T) {
 	defer w.cancel()
 	for i := range n {
 		name := fmt.Sprintf("e%03d", i)
-		if _, err := events.Create(t.Context(), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
+		if _, err := events.Create(t.Context(), &corev1rpc.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}, Reason: "Tested", Type: "Normal",
 			InvolvedObject: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p", Uid: "u"},
 		}}); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/store/test/etcdtest"
 )
@@ -44,7 +45,7 @@ func TestExternalEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, err := first.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default",
+	created, err := first.Client().Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default",
 		Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: "kept"},
 			Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "busybox"}}},

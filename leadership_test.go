@@ -12,6 +12,7 @@ import (
 
 	"monoplane.dev"
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -70,16 +71,17 @@ func TestOneServerLeads(t *testing.T) {
 	}
 	second := one("b")
 	labels := map[string]string{"app": "web"}
-	d, err := first.Client().Deployments.Create(t.Context(), &appsv1.CreateDeploymentRequest{Object: &appsv1.Deployment{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"},
-		Spec: &appsv1.DeploymentSpec{
-			Replicas: proto.Int32(4), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: &corev1.PodTemplateSpec{
-				Metadata: &metav1.ObjectMeta{Labels: labels},
-				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
+	d, err := first.Client().Deployments.Create(t.Context(),
+		&appsv1rpc.CreateDeploymentRequest{Object: &appsv1.Deployment{
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec: &appsv1.DeploymentSpec{
+				Replicas: proto.Int32(4), Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: &corev1.PodTemplateSpec{
+					Metadata: &metav1.ObjectMeta{Labels: labels},
+					Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
+				},
 			},
-		},
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func TestOneServerLeads(t *testing.T) {
 		}
 		next = object.Clone(live)
 		next.Spec.Replicas = proto.Int32(7)
-		_, err = second.Client().Deployments.Update(t.Context(), &appsv1.UpdateDeploymentRequest{Object: next})
+		_, err = second.Client().Deployments.Update(t.Context(), &appsv1rpc.UpdateDeploymentRequest{Object: next})
 		return !apierrors.Is(err, apierrors.Conflict)
 	})
 	wait("nobody scales the Deployment", func() bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"monoplane.dev"
-	adminv1 "monoplane.dev/api/admin/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -63,18 +63,18 @@ func TestNodesAreStoppedAndStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, monoplane.Config{Nodes: 2})
 		api := c.Client()
-		admin := adminv1.NewAdminClient(api.Conn())
+		admin := adminv1rpc.NewAdminClient(api.Conn())
 		do := func(stop, want bool) {
 			t.Helper()
 			var changed bool
 			if stop {
-				answer, err := admin.StopNode(t.Context(), &adminv1.StopNodeRequest{Name: "node-0"})
+				answer, err := admin.StopNode(t.Context(), &adminv1rpc.StopNodeRequest{Name: "node-0"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				changed = answer.GetStopped()
 			} else {
-				answer, err := admin.StartNode(t.Context(), &adminv1.StartNodeRequest{Name: "node-0"})
+				answer, err := admin.StartNode(t.Context(), &adminv1rpc.StartNodeRequest{Name: "node-0"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +122,7 @@ func TestNodesAreStoppedAndStarted(t *testing.T) {
 				t.Errorf("the pod that was there before is %v", p)
 			}
 		}
-		if _, err := admin.StopNode(t.Context(), &adminv1.StopNodeRequest{Name: "other"}); !apierrors.Is(err,
+		if _, err := admin.StopNode(t.Context(), &adminv1rpc.StopNodeRequest{Name: "other"}); !apierrors.Is(err,
 			apierrors.NotFound) {
 			t.Errorf("a node that is not there: %v", err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
@@ -31,7 +32,7 @@ func TestMutationsAreFoundOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		api := c.SharedClient()
-		_, err = api.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{
+		_, err = api.ConfigMaps.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{
 			Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "victim"},
 				Data: map[string]string{"a": "1"}},
 		})

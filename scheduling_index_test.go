@@ -10,6 +10,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/scheduler/configfile"
@@ -108,7 +109,7 @@ profiles:
 	}
 	pods := cluster.Client().Pods
 	for i := range 10 {
-		_, err := pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+		_, err := pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: fmt.Sprint("cad-", i), Labels: map[string]string{"licence": "cad"}},
 			Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "busybox"}}},
 		}})

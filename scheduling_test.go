@@ -12,6 +12,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/scheduler/configfile"
@@ -77,7 +78,7 @@ profiles:
 		log.Fatal(err)
 	}
 	pods := cluster.Client().Pods
-	p, err := pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+	p, err := pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: "hello"},
 		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "busybox"}}},
 	}})

@@ -16,6 +16,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
 )
@@ -45,7 +46,7 @@ func TestSecretsAreWrittenNowhere(t *testing.T) {
 		secret := &corev1.Secret{
 			Metadata: &metav1.ObjectMeta{Name: "s", Namespace: "default"}, Data: map[string][]byte{"key": []byte(value)},
 		}
-		if _, err := api.Secrets.Create(t.Context(), &corev1.CreateSecretRequest{
+		if _, err := api.Secrets.Create(t.Context(), &corev1rpc.CreateSecretRequest{
 			Namespace: "default", Object: object.Clone(secret),
 		}); err != nil {
 			t.Fatal(err)
@@ -56,20 +57,20 @@ func TestSecretsAreWrittenNowhere(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		_, err := api.Secrets.Create(t.Context(), &corev1.CreateSecretRequest{
+		_, err := api.Secrets.Create(t.Context(), &corev1rpc.CreateSecretRequest{
 			Namespace: "default", Object: object.Clone(secret),
 		})
 		refused("created again", err)
 		bad := object.Clone(secret)
 		bad.Data[value] = []byte(value) // which is no name of a key
 		bad.Metadata.Name = "bad"
-		_, err = api.Secrets.Create(t.Context(), &corev1.CreateSecretRequest{Namespace: "default", Object: bad})
+		_, err = api.Secrets.Create(t.Context(), &corev1rpc.CreateSecretRequest{Namespace: "default", Object: bad})
 		if err == nil {
 			t.Error("created with a key that has spaces")
 		}
 		stale := object.Clone(secret)
 		stale.Metadata.ResourceVersion = "1"
-		_, err = api.Secrets.Update(t.Context(), &corev1.UpdateSecretRequest{
+		_, err = api.Secrets.Update(t.Context(), &corev1rpc.UpdateSecretRequest{
 			Namespace: "default", Name: "s", Object: stale,
 		})
 		refused("updated from an old state", err)

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	adminv1 "monoplane.dev/api/admin/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/admin"
 	"monoplane.dev/apiserver/admission/security"
@@ -278,9 +278,9 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
 	p.register = func(r grpc.ServiceRegistrar) {
 		p.api.Register(r)
-		nodev1.RegisterNodeStreamsServer(r, p.broker)
-		schedulingv1.RegisterSchedulerStreamsServer(r, p.asking)
-		adminv1.RegisterAdminServer(r, admin.New(administered{c}))
+		nodev1rpc.RegisterNodeStreamsServer(r, p.broker)
+		schedulingv1rpc.RegisterSchedulerStreamsServer(r, p.asking)
+		adminv1rpc.RegisterAdminServer(r, admin.New(administered{c}))
 	}
 	p.register(p.inproc)
 

@@ -15,7 +15,7 @@ import (
 
 	"monoplane.dev"
 	authenticationv1 "monoplane.dev/api/authentication/v1"
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/apiserver/local"
 )
 
@@ -63,7 +63,7 @@ func TestTransport(t *testing.T) {
 			t.Errorf("who asks without a token is %s", got)
 		}
 		time.Sleep(time.Second) // the account of the namespace is made meanwhile
-		token, err := c.Client().ServiceAccounts.CreateToken(t.Context(), &corev1.CreateTokenServiceAccountRequest{
+		token, err := c.Client().ServiceAccounts.CreateToken(t.Context(), &corev1rpc.CreateTokenServiceAccountRequest{
 			Namespace: "default", Name: "default", Object: &authenticationv1.TokenRequest{},
 		})
 		if err != nil {

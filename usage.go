@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/define"
 )
@@ -31,7 +31,7 @@ func (u *usages) add(m *member) {
 }
 
 // Usage implements define.UsageSource.
-func (u *usages) Usage(ctx context.Context, node string) (*nodev1.UsageReport, error) {
+func (u *usages) Usage(ctx context.Context, node string) (*nodev1rpc.UsageReport, error) {
 	u.mu.Lock()
 	m := u.simulated[node]
 	u.mu.Unlock()

@@ -13,7 +13,9 @@ import (
 	"monoplane.dev/apierrors"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -298,7 +300,7 @@ func TestApplyTakesOverFromClientSide(t *testing.T) {
 	d.Metadata.Annotations = map[string]string{annotation: `{"apiVersion":"apps/v1","kind":"Deployment",` +
 		`"metadata":{"name":"web","namespace":"default"},"spec":{"replicas":2}}`}
 	d.Spec.Replicas = proto.Int32(2)
-	must(a.Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: d,
+	must(a.Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: d,
 		FieldManager: "kubectl-client-side-apply"}))(t)
 
 	if _, err := a.apply("other", "spec:\n  replicas: 3\n"); !apierrors.Is(err, apierrors.Conflict) ||
@@ -318,7 +320,7 @@ func TestApplyTakesOverFromClientSide(t *testing.T) {
 func TestWritersOwnFields(t *testing.T) {
 	c := start(t)
 	maps := c.admin().ConfigMaps
-	o := must(maps.Create(ctx(t), &corev1.CreateConfigMapRequest{FieldManager: "first", Object: &corev1.ConfigMap{
+	o := must(maps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{FieldManager: "first", Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "c"}, Data: map[string]string{"a": "1", "b": "1"}}}))(t)
 	if got := entry(o.Metadata, "first", "Update", ""); got != `{"f:data":{".":{},"f:a":{},"f:b":{}}}` {
 		t.Errorf("made: %s", got)
@@ -341,7 +343,7 @@ func TestWritersOwnFields(t *testing.T) {
 	}
 	asked := proto.CloneOf(o)
 	asked.Metadata.ManagedFields, asked.Data["a"] = nil, "3" // who does not know them does not take them away
-	o = must(maps.Update(ctx(t), &corev1.UpdateConfigMapRequest{Object: asked, FieldManager: "third"}))(t)
+	o = must(maps.Update(ctx(t), &corev1rpc.UpdateConfigMapRequest{Object: asked, FieldManager: "third"}))(t)
 	if entry(o.Metadata, "second", "Update", "") == "" || entry(o.Metadata, "third", "Update", "") !=
 		`{"f:data":{"f:a":{}}}` {
 		t.Errorf("updated: %v", o.Metadata.ManagedFields)
@@ -374,11 +376,11 @@ func TestWritersOwnFields(t *testing.T) {
 // spec: OBJ-17
 func TestComponentsOwnFields(t *testing.T) {
 	c := start(t)
-	d := must(c.admin().Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
+	d := must(c.admin().Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
 	told := proto.CloneOf(d)
 	told.Status.ObservedGeneration = 1
 	told = must(c.controller("deployment").Deployments.UpdateStatus(ctx(t),
-		&appsv1.UpdateDeploymentRequest{Object: told}))(t)
+		&appsv1rpc.UpdateDeploymentRequest{Object: told}))(t)
 	if got := entry(told.Metadata, "kube-controller-manager", "Update", "status"); got !=
 		`{"f:status":{"f:observedGeneration":{}}}` || entry(told.Metadata, "unknown", "Update", "") == "" {
 		t.Errorf("entries: %v", told.Metadata.ManagedFields)

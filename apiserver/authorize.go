@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 func (s *Server) authorizeUnary(
@@ -97,7 +98,7 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	}
 	id := auth.From(ctx)
 	a := requested(m, req)
-	if r, ok := req.(*corev1.ProxyNodeRequest); ok {
+	if r, ok := req.(*corev1rpc.ProxyNodeRequest); ok {
 		return s.judged(ctx, id, a, s.authz.AuthorizeNodePath(id, a, r.GetPath()))
 	}
 	err := s.authz.Authorize(id, a)

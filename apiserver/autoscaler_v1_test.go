@@ -8,7 +8,9 @@ import (
 	"monoplane.dev/apierrors"
 
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
+	autoscalingv1rpc "monoplane.dev/api/autoscaling/v1/rpc"
 	autoscalingv2 "monoplane.dev/api/autoscaling/v2"
+	autoscalingv2rpc "monoplane.dev/api/autoscaling/v2/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -25,7 +27,7 @@ func TestAutoscalersInBothVersions(t *testing.T) {
 	name := &metav1.GetRequest{Namespace: "default", Name: "web"}
 	watch := must(older.Watch(ctx(t), &metav1.WatchRequest{Namespace: "default"}))(t)
 
-	made := must(older.Create(ctx(t), &autoscalingv1.CreateHorizontalPodAutoscalerRequest{
+	made := must(older.Create(ctx(t), &autoscalingv1rpc.CreateHorizontalPodAutoscalerRequest{
 		Object: &autoscalingv1.HorizontalPodAutoscaler{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec: &autoscalingv1.HorizontalPodAutoscalerSpec{
@@ -58,7 +60,7 @@ func TestAutoscalersInBothVersions(t *testing.T) {
 	stored.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: proto.Int32(30)},
 	}
-	must(newer.Update(ctx(t), &autoscalingv2.UpdateHorizontalPodAutoscalerRequest{Object: stored}))(t)
+	must(newer.Update(ctx(t), &autoscalingv2rpc.UpdateHorizontalPodAutoscalerRequest{Object: stored}))(t)
 	seen := must(older.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t).GetItems()[0]
 	if notes := seen.GetMetadata().GetAnnotations(); notes[v1Behavior] == "" ||
 		notes[v1Metrics] != `[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]` {
@@ -81,7 +83,7 @@ func TestAutoscalersInBothVersions(t *testing.T) {
 	seen = clone(must(older.Get(ctx(t), name))(t))
 	seen.Status.CurrentReplicas, seen.Spec.MaxReplicas = 3, 9
 	seen.Status.CurrentCPUUtilizationPercentage = proto.Int32(40)
-	must(older.UpdateStatus(ctx(t), &autoscalingv1.UpdateHorizontalPodAutoscalerRequest{Object: seen}))(t)
+	must(older.UpdateStatus(ctx(t), &autoscalingv1rpc.UpdateHorizontalPodAutoscalerRequest{Object: seen}))(t)
 	stored = must(newer.Get(ctx(t), name))(t)
 	if s := stored.GetStatus(); stored.GetSpec().GetMaxReplicas() != 5 || s.GetCurrentReplicas() != 3 ||
 		len(s.GetCurrentMetrics()) != 1 || s.CurrentMetrics[0].GetResource().GetCurrent().GetAverageUtilization() != 40 {
@@ -90,7 +92,7 @@ func TestAutoscalersInBothVersions(t *testing.T) {
 
 	seen = clone(must(older.Get(ctx(t), name))(t))
 	seen.Spec.MaxReplicas = 0
-	_, err := older.Update(ctx(t), &autoscalingv1.UpdateHorizontalPodAutoscalerRequest{Object: seen})
+	_, err := older.Update(ctx(t), &autoscalingv1rpc.UpdateHorizontalPodAutoscalerRequest{Object: seen})
 	wants(t, err, apierrors.Invalid, "spec.maxReplicas: Required value: must be set and greater than 0")
 	_, err = older.List(ctx(t), &metav1.ListRequest{FieldSelector: "spec.x=y"})
 	wants(t, err, apierrors.BadRequest, `"spec.x" is not a known field selector`)

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -39,7 +40,7 @@ func BenchmarkCreate(b *testing.B) {
 				begun := time.Now()
 				spread(clients, round, func(i int) {
 					p := benchPod(fmt.Sprintf("pod-%d-%d", n, i))
-					if _, err := admin.Pods.Create(context.Background(), &corev1.CreatePodRequest{Object: p}); err != nil {
+					if _, err := admin.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Object: p}); err != nil {
 						b.Error(err)
 					}
 				})

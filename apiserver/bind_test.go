@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apiserver"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -16,7 +17,7 @@ import (
 type condition struct{ podRevision, nodeUID, nodeRevision string }
 
 func (c *cluster) bindIf(p *corev1.Pod, node string, if_ condition, dryRun ...string) error {
-	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1.BindPodRequest{
+	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1rpc.BindPodRequest{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, DryRun: dryRun,
 		Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid, ResourceVersion: if_.podRevision},
@@ -31,7 +32,7 @@ func (c *cluster) touch(name string) {
 	c.t.Helper()
 	next := clone(c.node(name))
 	next.Metadata.Annotations = map[string]string{"example.com/at": next.Metadata.ResourceVersion}
-	must(c.admin().Nodes.Update(ctx(c.t), &corev1.UpdateNodeRequest{Object: next}))(c.t)
+	must(c.admin().Nodes.Update(ctx(c.t), &corev1rpc.UpdateNodeRequest{Object: next}))(c.t)
 }
 
 func (c *cluster) node(name string) *corev1.Node {
@@ -49,7 +50,7 @@ func TestBindPreconditions(t *testing.T) {
 	before := c.createPod(newPod("web"))
 	relabelled := clone(before)
 	relabelled.Metadata.Labels = map[string]string{"a": "b"}
-	pod := must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: relabelled}))(t)
+	pod := must(c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: relabelled}))(t)
 	revision := pod.Metadata.ResourceVersion
 
 	for _, x := range []struct {
@@ -151,7 +152,7 @@ func TestBindPreconditionsInTheTransaction(t *testing.T) {
 				}
 				next := clone(p)
 				next.Metadata.Labels = map[string]string{"a": "b"}
-				must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))(t)
+				must(c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: next}))(t)
 			}
 			err := c.bindIf(p, "n1", x.asks(p, n))
 			switch {

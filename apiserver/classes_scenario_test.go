@@ -11,7 +11,7 @@ import (
 
 	"monoplane.dev/apierrors"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -80,7 +80,7 @@ func (c *cluster) classCommand(t testing.TB, words []string, out *bytes.Buffer) 
 		if v, ok := set["priority"]; ok {
 			p.Spec.Priority = ptr(number(v))
 		}
-		_, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+		_, err := admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 		return err
 	case "show":
 		list, err := admin.Pods.List(ctx(t), &metav1.ListRequest{})

@@ -6,13 +6,14 @@ import (
 	"monoplane.dev/apierrors"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 func TestControllerRevisionsKeepTheirState(t *testing.T) {
-	revisions := appsv1.NewControllerRevisionsClient(start(t).admin().conn)
+	revisions := appsv1rpc.NewControllerRevisionsClient(start(t).admin().conn)
 	create := func(name, data string, n int64) (*appsv1.ControllerRevision, error) {
-		return revisions.Create(ctx(t), &appsv1.CreateControllerRevisionRequest{Object: &appsv1.ControllerRevision{
+		return revisions.Create(ctx(t), &appsv1rpc.CreateControllerRevisionRequest{Object: &appsv1.ControllerRevision{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: &metav1.RawExtension{Raw: []byte(data)},
 			Revision: n,
 		}})
@@ -38,7 +39,7 @@ func TestControllerRevisionsKeepTheirState(t *testing.T) {
 		next := clone(made)
 		next.Metadata.ResourceVersion = ""
 		change(next)
-		_, err := revisions.Update(ctx(t), &appsv1.UpdateControllerRevisionRequest{Object: next})
+		_, err := revisions.Update(ctx(t), &appsv1rpc.UpdateControllerRevisionRequest{Object: next})
 		return err
 	}
 	for name, change := range map[string]func(*appsv1.ControllerRevision){

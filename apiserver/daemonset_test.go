@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -24,7 +25,7 @@ func newDaemonSet(name string) *appsv1.DaemonSet {
 // spec: WORK-1, OBJ-5
 func TestDaemonSetsAreFilledIn(t *testing.T) {
 	c := start(t).admin()
-	d := must(c.DaemonSets.Create(ctx(t), &appsv1.CreateDaemonSetRequest{Object: newDaemonSet("web")}))(t)
+	d := must(c.DaemonSets.Create(ctx(t), &appsv1rpc.CreateDaemonSetRequest{Object: newDaemonSet("web")}))(t)
 	s := d.Spec
 	if s.UpdateStrategy.Type != "RollingUpdate" || s.GetRevisionHistoryLimit() != 10 ||
 		s.UpdateStrategy.RollingUpdate.MaxUnavailable.IntVal != 1 || s.UpdateStrategy.RollingUpdate.MaxSurge == nil ||
@@ -35,7 +36,7 @@ func TestDaemonSetsAreFilledIn(t *testing.T) {
 	update := func(change func(*appsv1.DaemonSet)) (*appsv1.DaemonSet, error) {
 		next := clone(d)
 		change(next)
-		return c.DaemonSets.Update(ctx(t), &appsv1.UpdateDaemonSetRequest{Object: next})
+		return c.DaemonSets.Update(ctx(t), &appsv1rpc.UpdateDaemonSetRequest{Object: next})
 	}
 	_, err := update(func(d *appsv1.DaemonSet) { d.Spec.Selector.MatchLabels = map[string]string{"tier": "front"} })
 	if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), "spec.selector") {
@@ -58,7 +59,7 @@ func TestDaemonSetsAreFilledIn(t *testing.T) {
 	}
 	told := clone(d)
 	told.Spec.MinReadySeconds, told.Status = 0, &appsv1.DaemonSetStatus{NumberReady: 1, CollisionCount: ptr(int32(2))}
-	told = must(c.DaemonSets.UpdateStatus(ctx(t), &appsv1.UpdateDaemonSetRequest{Object: told}))(t)
+	told = must(c.DaemonSets.UpdateStatus(ctx(t), &appsv1rpc.UpdateDaemonSetRequest{Object: told}))(t)
 	if told.Spec.MinReadySeconds != 5 || told.Status.NumberReady != 1 || told.Metadata.Generation != 3 {
 		t.Errorf("the status was updated to %v", told)
 	}
@@ -68,14 +69,14 @@ func TestDaemonSetsAreFilledIn(t *testing.T) {
 	} {
 		bad := clone(told)
 		change(bad.Status)
-		_, err := c.DaemonSets.UpdateStatus(ctx(t), &appsv1.UpdateDaemonSetRequest{Object: bad})
+		_, err := c.DaemonSets.UpdateStatus(ctx(t), &appsv1rpc.UpdateDaemonSetRequest{Object: bad})
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	restored := newDaemonSet("restored")
 	restored.Metadata.Annotations = map[string]string{templateGeneration: "4"}
-	restored = must(c.DaemonSets.Create(ctx(t), &appsv1.CreateDaemonSetRequest{Object: restored}))(t)
+	restored = must(c.DaemonSets.Create(ctx(t), &appsv1rpc.CreateDaemonSetRequest{Object: restored}))(t)
 	if restored.Metadata.Annotations[templateGeneration] != "4" {
 		t.Errorf("the count of a backup became %q", restored.Metadata.Annotations[templateGeneration])
 	}
@@ -117,7 +118,7 @@ func TestBadDaemonSetsAreRefused(t *testing.T) {
 	} {
 		d := newDaemonSet("bad")
 		x.change(d)
-		_, err := c.DaemonSets.Create(ctx(t), &appsv1.CreateDaemonSetRequest{Object: d})
+		_, err := c.DaemonSets.Create(ctx(t), &appsv1rpc.CreateDaemonSetRequest{Object: d})
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)
 		}

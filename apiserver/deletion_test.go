@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -136,7 +137,7 @@ func TestBrokenGlass(t *testing.T) {
 		{"a new node with the taint", func(o grpc.CallOption) error {
 			n := newNode("born-out")
 			n.Spec = &corev1.NodeSpec{Taints: []*corev1.Taint{{Key: taints.OutOfService, Effect: taints.NoExecute}}}
-			_, err := admin.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: n}, o)
+			_, err := admin.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: n}, o)
 			return err
 		}, []string{out + " node=born-out uid="}},
 		{"several nodes", func(o grpc.CallOption) error {
@@ -192,7 +193,7 @@ func TestFinalizersAndPreconditions(t *testing.T) {
 	}
 	next := clone(must(c.getPod("web"))(t))
 	next.Metadata.Finalizers = append(next.Metadata.Finalizers, "example.com/late")
-	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: next}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("a finalizer was added to a terminating pod: %v", err)
 	}

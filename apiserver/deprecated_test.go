@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -30,7 +31,7 @@ func TestEndpointsAreDeprecated(t *testing.T) {
 		ask  func(o grpc.CallOption) error
 	}{
 		{"create", func(o grpc.CallOption) error {
-			_, err := admin.Endpoints.Create(ctx(t), &corev1.CreateEndpointsRequest{Object: made}, o)
+			_, err := admin.Endpoints.Create(ctx(t), &corev1rpc.CreateEndpointsRequest{Object: made}, o)
 			return err
 		}},
 		{"get", func(o grpc.CallOption) error {
@@ -42,7 +43,7 @@ func TestEndpointsAreDeprecated(t *testing.T) {
 			return err
 		}},
 		{"update", func(o grpc.CallOption) error {
-			_, err := admin.Endpoints.Update(ctx(t), &corev1.UpdateEndpointsRequest{Object: made}, o)
+			_, err := admin.Endpoints.Update(ctx(t), &corev1rpc.UpdateEndpointsRequest{Object: made}, o)
 			return err
 		}},
 		{"patch", func(o grpc.CallOption) error {

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -23,7 +24,7 @@ func TestEphemeralContainers(t *testing.T) {
 	c := start(t)
 	p := newPod("web")
 	p.Spec.EphemeralContainers = []*corev1.EphemeralContainer{debugger("early", "")}
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}); !apierrors.Is(err,
 		apierrors.Invalid) || !strings.Contains(err.Error(), "Forbidden: cannot be set on create") {
 		t.Errorf("a new pod with an ephemeral container: %v", err)
 	}
@@ -31,14 +32,14 @@ func TestEphemeralContainers(t *testing.T) {
 
 	asked := proto.CloneOf(p)
 	asked.Spec.EphemeralContainers = []*corev1.EphemeralContainer{debugger("debug", p.Spec.Containers[0].Name)}
-	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("an update of the pod itself: %v", err)
 	}
 	asked.Spec.Containers[0].Image = "other"
 	asked.Metadata.Labels = map[string]string{"a": "b"}
 	asked.Status.Phase = "Running"
-	out, err := c.admin().Pods.UpdateEphemeralContainers(ctx(t), &corev1.UpdatePodRequest{Object: asked})
+	out, err := c.admin().Pods.UpdateEphemeralContainers(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestEphemeralContainers(t *testing.T) {
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("debugged:\n%v\nwant:\n%v", out, want)
 	}
-	if _, err := c.admin().Pods.UpdateEphemeralContainers(ctx(t), &corev1.UpdatePodRequest{
+	if _, err := c.admin().Pods.UpdateEphemeralContainers(ctx(t), &corev1rpc.UpdatePodRequest{
 		Object: asked}); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("a stale resourceVersion: %v", err)
 	}

@@ -26,12 +26,13 @@ import (
 	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // failing serves pods with an error of the test's choice.
 type failing struct {
-	corev1.UnimplementedPodsServer
+	corev1rpc.UnimplementedPodsServer
 	fail func(ctx context.Context) error
 }
 
@@ -39,12 +40,12 @@ func (f *failing) Get(ctx context.Context, _ *metav1.GetRequest) (*corev1.Pod, e
 	return nil, f.fail(ctx)
 }
 
-func (f *failing) Watch(_ *metav1.WatchRequest, s grpc.ServerStreamingServer[corev1.PodEvents]) error {
+func (f *failing) Watch(_ *metav1.WatchRequest, s grpc.ServerStreamingServer[corev1rpc.PodEvents]) error {
 	return f.fail(s.Context())
 }
 
 // overWire serves s by a real gRPC server with the API server's interceptors.
-func (c *cluster) overWire(api *apiserver.Server, s corev1.PodsServer) corev1.PodsClient {
+func (c *cluster) overWire(api *apiserver.Server, s corev1rpc.PodsServer) corev1rpc.PodsClient {
 	c.t.Helper()
 	identify := func(ctx context.Context) context.Context { return authn.WithUser(ctx, adminUser()) }
 	unary := append([]grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
@@ -56,7 +57,7 @@ func (c *cluster) overWire(api *apiserver.Server, s corev1.PodsServer) corev1.Po
 		return h(srv, &identified{ss, identify(ss.Context())})
 	}}, api.StreamInterceptors()...)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
-	corev1.RegisterPodsServer(server, s)
+	corev1rpc.RegisterPodsServer(server, s)
 	lis := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
@@ -74,7 +75,7 @@ func (c *cluster) overWire(api *apiserver.Server, s corev1.PodsServer) corev1.Po
 			c.t.Error(err)
 		}
 	})
-	return corev1.NewPodsClient(conn)
+	return corev1rpc.NewPodsClient(conn)
 }
 
 type identified struct {
@@ -190,7 +191,7 @@ func TestPanicsAndWarningsOverGRPC(t *testing.T) {
 // A front that collects warnings gets those of refused requests too, as gRPC clients do, and no header.
 func TestWarningsReachWhoCollects(t *testing.T) {
 	c := start(t)
-	pods := corev1.NewPodsClient(c.server.Conn(inproc.PassValues()))
+	pods := corev1rpc.NewPodsClient(c.server.Conn(inproc.PassValues()))
 	collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
 	var header metadata.MD
 	c.createPod(newPod("web"))

@@ -8,7 +8,9 @@ import (
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	eventsv1 "monoplane.dev/api/events/v1"
+	eventsv1rpc "monoplane.dev/api/events/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -18,13 +20,13 @@ func TestEventUpdatesHaveRulesOfTheirOwn(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
 	// An event in the old style, as client-go's older recorders write it, under a name that only core/v1 allows.
-	must(admin.Events.Create(ctx(t), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
+	must(admin.Events.Create(ctx(t), &corev1rpc.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
 		Metadata: &metav1.ObjectMeta{Name: "Old_1"}, Reason: "Tested", Message: "all is well", Type: "Normal", Count: 3,
 		InvolvedObject: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
 		Source:         &corev1.EventSource{Component: "tester"},
 		FirstTimestamp: value.Time(epoch), LastTimestamp: value.Time(epoch),
 	}}))(t)
-	must(admin.EventsV1.Create(ctx(t), &eventsv1.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
+	must(admin.EventsV1.Create(ctx(t), &eventsv1rpc.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
 		Metadata: &metav1.ObjectMeta{Name: "new.1"}, Reason: "Tested", Note: "all is well", Type: "Normal",
 		Action:    "Testing",
 		EventTime: value.MicroTime(epoch), ReportingController: "example.com/tester", ReportingInstance: "t-1",

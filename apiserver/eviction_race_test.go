@@ -16,8 +16,10 @@ import (
 	"monoplane.dev/rules/disruption"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 )
 
 // settled repeats an eviction as long as the answer says when to come back, as clients do.
@@ -119,9 +121,9 @@ func storm(t *testing.T, c *cluster, pods int, allowed int32) {
 		names[i] = fmt.Sprintf("web-%d", i)
 		p := newPod(names[i])
 		p.Metadata.Labels = map[string]string{"app": "web"}
-		p, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+		p, err := admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 		if err == nil {
-			_, err = scheduler.Pods.Bind(ctx(t), &corev1.BindPodRequest{Object: &corev1.Binding{
+			_, err = scheduler.Pods.Bind(ctx(t), &corev1rpc.BindPodRequest{Object: &corev1.Binding{
 				Metadata: &metav1.ObjectMeta{Name: names[i], Namespace: "default", Uid: p.Metadata.Uid},
 				Target:   &corev1.ObjectReference{Kind: "Node", Name: "n1"},
 			}})
@@ -221,7 +223,7 @@ func overdraw(t *testing.T, c *cluster, r *rand.Rand) {
 		p := newPod(name)
 		p.Metadata.Labels = map[string]string{"app": "web"}
 		p.Spec.NodeName = "n1"
-		if p, err := by.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); err == nil {
+		if p, err := by.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}); err == nil {
 			_, _ = c.report(agent, p, true)
 		}
 	})
@@ -232,7 +234,7 @@ func overdraw(t *testing.T, c *cluster, r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			b.Spec.UnhealthyPodEvictionPolicy = ptr(disruption.AlwaysAllow)
 		}
-		b, err := by.PodDisruptionBudgets.Update(ctx(t), &policyv1.UpdatePodDisruptionBudgetRequest{Object: b})
+		b, err := by.PodDisruptionBudgets.Update(ctx(t), &policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: b})
 		if err == nil {
 			h.wrote(b)
 		}
@@ -243,7 +245,7 @@ func overdraw(t *testing.T, c *cluster, r *rand.Rand) {
 		b.Status.CurrentHealthy, b.Status.DesiredHealthy = int32(r.IntN(pods)), b.Spec.MinAvailable.IntVal
 		b.Status.DisruptionsAllowed = int32(r.IntN(4))
 		b.Status.DisruptedPods = nil
-		b, err := by.PodDisruptionBudgets.UpdateStatus(ctx(t), &policyv1.UpdatePodDisruptionBudgetRequest{Object: b})
+		b, err := by.PodDisruptionBudgets.UpdateStatus(ctx(t), &policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: b})
 		if err == nil {
 			h.wrote(b)
 		}
@@ -256,8 +258,8 @@ func overdraw(t *testing.T, c *cluster, r *rand.Rand) {
 // evictions is what watches saw of pods and budgets.
 type evictions struct {
 	t       *testing.T
-	pods    []*corev1.PodEvent
-	budgets []*policyv1.PodDisruptionBudgetEvent
+	pods    []*corev1rpc.PodEvent
+	budgets []*policyv1rpc.PodDisruptionBudgetEvent
 
 	mu sync.Mutex
 	// written has the revisions at which the test itself wrote the budget.

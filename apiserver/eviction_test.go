@@ -12,8 +12,10 @@ import (
 	"monoplane.dev/rules/disruption"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 )
 
 // runs creates a pod with label app=web on node n1, which its agent reports as running, and as ready or not.
@@ -39,7 +41,7 @@ func (c *cluster) report(by client, p *corev1.Pod, ready bool) (*corev1.Pod, err
 	if ready {
 		status = "True"
 	}
-	return by.Pods.UpdateStatus(ctx(c.t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	return by.Pods.UpdateStatus(ctx(c.t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Uid: p.Metadata.Uid},
 		Status: &corev1.PodStatus{Phase: "Running", Conditions: []*corev1.PodCondition{
 			{Type: "Ready", Status: status, LastTransitionTime: value.Time(c.clock.Now())},
@@ -50,7 +52,7 @@ func (c *cluster) report(by client, p *corev1.Pod, ready bool) (*corev1.Pod, err
 // budget creates a budget for the pods with app=web whose controller has counted what is given.
 func (c *cluster) budget(name string, healthy, desired int32) *policyv1.PodDisruptionBudget {
 	c.t.Helper()
-	b := must(c.admin().PodDisruptionBudgets.Create(ctx(c.t), &policyv1.CreatePodDisruptionBudgetRequest{
+	b := must(c.admin().PodDisruptionBudgets.Create(ctx(c.t), &policyv1rpc.CreatePodDisruptionBudgetRequest{
 		Object: &policyv1.PodDisruptionBudget{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
 			Spec: &policyv1.PodDisruptionBudgetSpec{
@@ -72,7 +74,7 @@ func (c *cluster) counted(b *policyv1.PodDisruptionBudget, healthy, desired int3
 	}
 	disruption.SetAllowed(next.Status, c.clock.Now())
 	return must(c.admin().PodDisruptionBudgets.UpdateStatus(ctx(c.t),
-		&policyv1.UpdatePodDisruptionBudgetRequest{Object: next}))(c.t)
+		&policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: next}))(c.t)
 }
 
 func (c *cluster) getBudget(name string) *policyv1.PodDisruptionBudget {
@@ -84,7 +86,7 @@ func (c *cluster) getBudget(name string) *policyv1.PodDisruptionBudget {
 func evict(
 	ctx context.Context, by client, name string, opts *metav1.DeleteOptions, dryRun ...string,
 ) (*metav1.Status, error) {
-	return by.Pods.Evict(ctx, &corev1.EvictPodRequest{
+	return by.Pods.Evict(ctx, &corev1rpc.EvictPodRequest{
 		Namespace: "default", Name: name, DryRun: dryRun,
 		Object: &policyv1.Eviction{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}, DeleteOptions: opts},
 	})
@@ -197,14 +199,14 @@ func TestEvictionsThatAreRefused(t *testing.T) {
 			return second(evict(ctx(t), c.admin(), "web", &metav1.DeleteOptions{DryRun: []string{"All"}}, "All", "All"))
 		}, apierrors.BadRequest, "dry-run"},
 		{"two names", func() error {
-			return second(c.admin().Pods.Evict(ctx(t), &corev1.EvictPodRequest{Namespace: "default", Name: "web",
+			return second(c.admin().Pods.Evict(ctx(t), &corev1rpc.EvictPodRequest{Namespace: "default", Name: "web",
 				Object: &policyv1.Eviction{Metadata: &metav1.ObjectMeta{Name: "other"}}}))
 		}, apierrors.BadRequest, "name in URL does not match"},
 		{"two namespaces", func() error {
-			return second(c.admin().Pods.Evict(ctx(t), &corev1.EvictPodRequest{Namespace: "default", Name: "web",
+			return second(c.admin().Pods.Evict(ctx(t), &corev1rpc.EvictPodRequest{Namespace: "default", Name: "web",
 				Object: &policyv1.Eviction{Metadata: &metav1.ObjectMeta{Namespace: "other"}}}))
 		}, apierrors.BadRequest, "namespace"},
-		{"nothing", func() error { return second(c.admin().Pods.Evict(ctx(t), &corev1.EvictPodRequest{})) },
+		{"nothing", func() error { return second(c.admin().Pods.Evict(ctx(t), &corev1rpc.EvictPodRequest{})) },
 			apierrors.BadRequest, "name"},
 		{"an agent", func() error { return second(evict(ctx(t), c.agent("n1"), "web", nil)) },
 			apierrors.Forbidden, "eviction"},
@@ -220,7 +222,7 @@ func TestEvictionsThatAreRefused(t *testing.T) {
 		{"a budget that has just changed", func() error {
 			next := clone(c.counted(c.getBudget("b"), 3, 1))
 			next.Spec.MinAvailable.IntVal++
-			must(c.admin().PodDisruptionBudgets.Update(ctx(t), &policyv1.UpdatePodDisruptionBudgetRequest{Object: next}))(t)
+			must(c.admin().PodDisruptionBudgets.Update(ctx(t), &policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: next}))(t)
 			budget = c.getBudget("b").Metadata.ResourceVersion
 			return second(evict(ctx(t), c.admin(), "web", nil))
 		}, apierrors.TooManyRequests, "would violate the pod's disruption budget"},

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/codec"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // examples are pods in the shape of those that the documentation of Kubernetes publishes. That Kubernetes takes all of
@@ -42,7 +43,7 @@ func TestPublishedExamples(t *testing.T) {
 	c := start(t)
 	all := examples(t)
 	for _, p := range all {
-		if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); err != nil {
+		if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}); err != nil {
 			t.Errorf("%s: %v", p.Metadata.Name, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -158,7 +159,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func (c *cluster) createPod(p *corev1.Pod) *corev1.Pod {
 	c.t.Helper()
-	return must(c.admin().Pods.Create(ctx(c.t), &corev1.CreatePodRequest{Object: p}))(c.t)
+	return must(c.admin().Pods.Create(ctx(c.t), &corev1rpc.CreatePodRequest{Object: p}))(c.t)
 }
 
 func (c *cluster) getPod(name string) (*corev1.Pod, error) {
@@ -168,11 +169,11 @@ func (c *cluster) getPod(name string) (*corev1.Pod, error) {
 // register creates a node by its own agent.
 func (c *cluster) register(name string) {
 	c.t.Helper()
-	must(c.agent(name).Nodes.Create(ctx(c.t), &corev1.CreateNodeRequest{Object: newNode(name)}))(c.t)
+	must(c.agent(name).Nodes.Create(ctx(c.t), &corev1rpc.CreateNodeRequest{Object: newNode(name)}))(c.t)
 }
 
 func (c *cluster) bind(p *corev1.Pod, node string) error {
-	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1.BindPodRequest{
+	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1rpc.BindPodRequest{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name,
 		Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
@@ -193,7 +194,7 @@ func (c *cluster) boundPod(name, node string) *corev1.Pod {
 
 // setPhase writes a phase as somebody.
 func setPhase(t testing.TB, by client, p *corev1.Pod, phase string) (*corev1.Pod, error) {
-	return by.Pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	return by.Pods.UpdateStatus(ctx(t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Uid: p.Metadata.Uid},
 		Status:   &corev1.PodStatus{Phase: phase, Conditions: p.GetStatus().GetConditions()},
 	}})

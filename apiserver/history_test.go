@@ -9,13 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // history is what a watch saw, beside what clients were told.
 type history struct {
 	rt     *rapid.T
-	events []*corev1.PodEvent
-	nodes  []*corev1.NodeEvent
+	events []*corev1rpc.PodEvent
+	nodes  []*corev1rpc.NodeEvent
 	acked  []done
 }
 

@@ -7,7 +7,9 @@ import (
 	"monoplane.dev/apiserver/authn"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -61,7 +63,7 @@ func TestBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x.pod.Spec.SchedulerName = x.schedulerName
 			p := c.createPod(x.pod)
-			must(x.by.Pods.Bind(ctx(t), &corev1.BindPodRequest{
+			must(x.by.Pods.Bind(ctx(t), &corev1rpc.BindPodRequest{
 				Namespace: "default", Name: p.Metadata.Name, FieldManager: x.manager, Object: &corev1.Binding{
 					Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: "n1"},
 				},
@@ -144,21 +146,22 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 	c := start(t)
 	c.register("n1") // by key-n1
 	thief := c.as(agentUser("n1", "stolen"))
-	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+	if _, err := thief.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
 		apierrors.AlreadyExists) {
 		t.Errorf("registered twice: %v", err)
 	}
-	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1rpc.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("another machine wrote the node: %v", err)
 	}
-	if _, err := c.agent("n2").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+	_, err := c.agent("n2").Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")})
+	if !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("an agent registered another node: %v", err)
 	}
 	p := c.boundPod("web", "n1")
 	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
-	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+	if _, err := thief.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("a pod is still bound to the name: %v", err)
 	}
@@ -166,20 +169,20 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 		t.Errorf("another machine wrote the pod: %v", err)
 	}
 	// The same machine returns at once, and goes on with its pods.
-	must(c.agent("n1").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
+	must(c.agent("n1").Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")}))(t)
 	must(setPhase(t, c.agent("n1"), p, "Running"))(t)
 	// A forged record does not stick.
 	next := clone(must(c.admin().Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t))
 	next.Metadata.Annotations = map[string]string{"monoplane.dev/machine-key": "stolen"}
-	must(c.admin().Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: next}))(t)
-	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+	must(c.admin().Nodes.Update(ctx(t), &corev1rpc.UpdateNodeRequest{Object: next}))(t)
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1rpc.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("the record was forged: %v", err)
 	}
 	// Once nothing is bound any more the name is free.
 	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
 	must(deletePod(t, c.controller("podgc"), p, ptr(int64(0)), true))(t)
-	must(thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
+	must(thief.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")}))(t)
 }
 
 // spec: DEL-8, OBJ-15
@@ -198,7 +201,7 @@ func TestLeastPrivilege(t *testing.T) {
 		return err
 	}
 	lease := func(by client, name string) error {
-		_, err := by.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease",
+		_, err := by.Leases.Create(ctx(t), &coordinationv1rpc.CreateLeaseRequest{Namespace: "kube-node-lease",
 			Object: &coordinationv1.Lease{Metadata: &metav1.ObjectMeta{Name: name}}})
 		return err
 	}
@@ -214,7 +217,7 @@ func TestLeastPrivilege(t *testing.T) {
 			ApiVersion: "v1", Kind: "Node", Name: "n2", Uid: n.GetMetadata().GetUid(), Controller: ptr(true),
 		}}
 		edit(p)
-		_, err = agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+		_, err = agent.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 		return err
 	}
 	for _, x := range []struct {
@@ -242,7 +245,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{"an agent creates a pod", func() error {
 			p := newPod("x")
 			p.Spec.NodeName = "n2"
-			_, err := agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+			_, err := agent.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 			return err
 		}(), apierrors.Forbidden},
 		{"an agent creates a mirror pod", mirror(func(*corev1.Pod) {}), ""},
@@ -266,7 +269,7 @@ func TestLeastPrivilege(t *testing.T) {
 			p := newPod("fake")
 			p.Spec.NodeName = "n2"
 			p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
-			_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+			_, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 			return err
 		}(), apierrors.Forbidden},
 		{"the scheduler deletes a node", func() error {
@@ -274,7 +277,7 @@ func TestLeastPrivilege(t *testing.T) {
 			return err
 		}(), apierrors.Forbidden},
 		{"podgc creates a pod", func() error {
-			_, err := c.controller("podgc").Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("x")})
+			_, err := c.controller("podgc").Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod("x")})
 			return err
 		}(), apierrors.Forbidden},
 	} {

@@ -9,8 +9,11 @@ import (
 	"monoplane.dev/codec/value"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	eventsv1 "monoplane.dev/api/events/v1"
+	eventsv1rpc "monoplane.dev/api/events/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -23,12 +26,12 @@ func TestNamespaces(t *testing.T) {
 	}
 	p := newPod("web")
 	p.Metadata.Namespace = "team"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}); !apierrors.Is(err,
 		apierrors.NotFound) {
 		t.Errorf("missing namespace: %v", err)
 	}
 	must(c.admin().Namespaces.Create(ctx(t),
-		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "team"}}}))(t)
+		&corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "team"}}}))(t)
 	c.register("n1")
 	p = c.createPod(p)
 	if err := c.bind(p, "n1"); err != nil {
@@ -44,7 +47,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	q := newPod("late")
 	q.Metadata.Namespace = "team"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: q}); !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("created in a terminating namespace: %v", err)
 	}
@@ -52,7 +55,7 @@ func TestNamespaces(t *testing.T) {
 	finalize := func() error {
 		next := clone(team)
 		next.Metadata.ResourceVersion, next.Spec.Finalizers = "", nil
-		_, err := ns.Namespaces.Finalize(ctx(t), &corev1.UpdateNamespaceRequest{Object: next})
+		_, err := ns.Namespaces.Finalize(ctx(t), &corev1rpc.UpdateNamespaceRequest{Object: next})
 		return err
 	}
 	must(ns.Pods.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "team"}))(t)
@@ -76,12 +79,13 @@ func TestNamespaces(t *testing.T) {
 func TestEventsInTwoGroups(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
-	made := must(admin.EventsV1.Create(ctx(t), &eventsv1.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
-		Metadata:  &metav1.ObjectMeta{Name: "web.1"},
-		EventTime: value.MicroTime(epoch), ReportingController: "example.com/tester", ReportingInstance: "t-1",
-		Action: "Testing", Reason: "Tested", Note: "all is well", Type: "Normal",
-		Regarding: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
-	}}))(t)
+	made := must(admin.EventsV1.Create(ctx(t),
+		&eventsv1rpc.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
+			Metadata:  &metav1.ObjectMeta{Name: "web.1"},
+			EventTime: value.MicroTime(epoch), ReportingController: "example.com/tester", ReportingInstance: "t-1",
+			Action: "Testing", Reason: "Tested", Note: "all is well", Type: "Normal",
+			Regarding: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
+		}}))(t)
 	core := must(admin.Events.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "web.1"}))(t)
 	if core.Message != "all is well" || core.InvolvedObject.Name != "web" ||
 		core.ReportingComponent != "example.com/tester" || core.Metadata.Uid != made.Metadata.Uid {
@@ -115,24 +119,25 @@ func TestEventsInTwoGroups(t *testing.T) {
 func TestLeasesRefuseUnseenUpdates(t *testing.T) {
 	c := start(t)
 	l := must(c.agent("n1").Leases.Create(ctx(t),
-		&coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: &coordinationv1.Lease{
+		&coordinationv1rpc.CreateLeaseRequest{Namespace: "kube-node-lease", Object: &coordinationv1.Lease{
 			Metadata: &metav1.ObjectMeta{Name: "n1"},
 			Spec: &coordinationv1.LeaseSpec{HolderIdentity: ptr("n1"), LeaseDurationSeconds: ptr(int32(40)),
 				RenewTime: value.MicroTime(epoch)},
 		}}))(t)
 	next := clone(l)
 	next.Spec.RenewTime = value.MicroTime(epoch.Add(10 * time.Second))
-	renewed := must(c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: next}))(t)
+	renewed := must(c.agent("n1").Leases.Update(ctx(t), &coordinationv1rpc.UpdateLeaseRequest{Object: next}))(t)
 	if renewed.Metadata.ResourceVersion == l.Metadata.ResourceVersion {
 		t.Error("not renewed")
 	}
 	unseen := clone(next)
 	unseen.Metadata.ResourceVersion = ""
 	if _, err := c.agent("n1").Leases.Update(ctx(t),
-		&coordinationv1.UpdateLeaseRequest{Object: unseen}); !apierrors.Is(err, apierrors.Invalid) {
+		&coordinationv1rpc.UpdateLeaseRequest{Object: unseen}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("unconditional update: %v", err)
 	}
-	if _, err := c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: next}); !apierrors.Is(err,
+	_, err := c.agent("n1").Leases.Update(ctx(t), &coordinationv1rpc.UpdateLeaseRequest{Object: next})
+	if !apierrors.Is(err,
 		apierrors.Conflict) {
 		t.Errorf("stale update: %v", err)
 	}

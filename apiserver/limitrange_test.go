@@ -6,6 +6,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -18,7 +19,7 @@ func newLimitRange(name string, items ...*corev1.LimitRangeItem) *corev1.LimitRa
 // spec: OBJ-3
 func TestLimitRangesAreChecked(t *testing.T) {
 	ranges := start(t).admin().LimitRanges
-	made := must(ranges.Create(ctx(t), &corev1.CreateLimitRangeRequest{Object: newLimitRange("ok",
+	made := must(ranges.Create(ctx(t), &corev1rpc.CreateLimitRangeRequest{Object: newLimitRange("ok",
 		&corev1.LimitRangeItem{Type: "Container", Max: quantities("cpu", "2000m"), Min: quantities("memory", "1Mi")},
 	)}))(t)
 	item := made.Spec.Limits[0]
@@ -38,7 +39,7 @@ func TestLimitRangesAreChecked(t *testing.T) {
 		"spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1": {
 			{Type: "Container", MaxLimitRequestRatio: quantities("cpu", "0.5")}},
 	} {
-		err := second(ranges.Create(ctx(t), &corev1.CreateLimitRangeRequest{Object: newLimitRange("bad", items...)}))
+		err := second(ranges.Create(ctx(t), &corev1rpc.CreateLimitRangeRequest{Object: newLimitRange("bad", items...)}))
 		if got := told(err); !apierrors.Is(err, apierrors.Invalid) || got != `LimitRange "bad" is invalid: `+want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -50,7 +51,7 @@ func TestLimitRangesAreChecked(t *testing.T) {
 func TestLimitRanges(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
-	must(admin.LimitRanges.Create(ctx(t), &corev1.CreateLimitRangeRequest{Object: newLimitRange("r",
+	must(admin.LimitRanges.Create(ctx(t), &corev1rpc.CreateLimitRangeRequest{Object: newLimitRange("r",
 		&corev1.LimitRangeItem{Type: "Container", Min: quantities("cpu", "100m"), Max: quantities("cpu", "2"),
 			Default: quantities("cpu", "1"), DefaultRequest: quantities("cpu", "200m", "memory", "1Mi")},
 		&corev1.LimitRangeItem{Type: "Pod", MaxLimitRequestRatio: quantities("cpu", "5")},
@@ -65,7 +66,7 @@ func TestLimitRanges(t *testing.T) {
 		t.Errorf("completed: %v, %s, %v", r, p.Status.QosClass, p.Metadata.Annotations)
 	}
 	create := func(p *corev1.Pod) string {
-		return told(second(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})))
+		return told(second(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})))
 	}
 	for _, one := range []struct{ got, want string }{
 		{create(sized("a", []string{"cpu", "50m"}, []string{"cpu", "3"})), `pods "a" is forbidden: [minimum cpu usage ` +
@@ -73,7 +74,7 @@ func TestLimitRanges(t *testing.T) {
 			`limit to request ratio per Pod is 5, but provided ratio is 60.000000]`},
 		{create(sized("b", []string{"cpu", "200m"}, []string{"cpu", "1100m"})), `pods "b" is forbidden: cpu max limit to ` +
 			`request ratio per Pod is 5, but provided ratio is 5.500000`},
-		{told(second(admin.PersistentVolumeClaims.Create(ctx(t), &corev1.CreatePersistentVolumeClaimRequest{
+		{told(second(admin.PersistentVolumeClaims.Create(ctx(t), &corev1rpc.CreatePersistentVolumeClaimRequest{
 			Object: &corev1.PersistentVolumeClaim{Metadata: &metav1.ObjectMeta{Name: "c", Namespace: "default"},
 				Spec: &corev1.PersistentVolumeClaimSpec{AccessModes: []string{"ReadWriteOnce"},
 					Resources: &corev1.VolumeResourceRequirements{Requests: quantities("storage", "2Gi")}}},
@@ -86,7 +87,7 @@ func TestLimitRanges(t *testing.T) {
 	}
 	resize := clone(p)
 	resize.Spec.Containers[0].Resources.Requests["cpu"].String_ = "50m"
-	if got := told(second(admin.Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: resize}))); got !=
+	if got := told(second(admin.Pods.UpdateResize(ctx(t), &corev1rpc.UpdatePodRequest{Object: resize}))); got !=
 		`pods "silent" is forbidden: [minimum cpu usage per Container is 100m, but request is 50m, cpu max limit to `+
 			`request ratio per Pod is 5, but provided ratio is 20.000000]` {
 		t.Errorf("to shrink: %s", got)

@@ -10,16 +10,17 @@ import (
 	"monoplane.dev/apiserver"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // logs stands for the connection to the agents.
 type logs struct {
 	node string
-	call *nodev1.LogCall
+	call *nodev1rpc.LogCall
 }
 
-func (l *logs) Logs(_ context.Context, node string, call *nodev1.LogCall, send func([]byte) error) error {
+func (l *logs) Logs(_ context.Context, node string, call *nodev1rpc.LogCall, send func([]byte) error) error {
 	l.node, l.call = node, call
 	for _, line := range []string{"one\n", "two\n"} {
 		if err := send([]byte(line)); err != nil {
@@ -39,7 +40,7 @@ func TestLogs(t *testing.T) {
 	two.Spec.Containers = append(two.Spec.Containers, &corev1.Container{Name: "side", Image: "host"})
 	c.createPod(two)
 
-	read := func(req *corev1.LogPodRequest) (string, error) {
+	read := func(req *corev1rpc.LogPodRequest) (string, error) {
 		req.Namespace = "default"
 		s := must(c.admin().Pods.Log(ctx(t), req))(t)
 		out := ""
@@ -54,7 +55,7 @@ func TestLogs(t *testing.T) {
 			out += string(body.Data)
 		}
 	}
-	out, err := read(&corev1.LogPodRequest{Name: "web", TailLines: ptr(int64(5)), SinceTime: "2026-03-01T11:00:00Z"})
+	out, err := read(&corev1rpc.LogPodRequest{Name: "web", TailLines: ptr(int64(5)), SinceTime: "2026-03-01T11:00:00Z"})
 	if err != nil || out != "one\ntwo\n" {
 		t.Fatalf("%q, %v", out, err)
 	}
@@ -63,23 +64,23 @@ func TestLogs(t *testing.T) {
 		t.Errorf("asked %s for %v", l.node, l.call)
 	}
 	// A pod without a node has said nothing yet.
-	if out, err := read(&corev1.LogPodRequest{Name: "two", Container: "side"}); err != nil || out != "" {
+	if out, err := read(&corev1rpc.LogPodRequest{Name: "two", Container: "side"}); err != nil || out != "" {
 		t.Errorf("a pod that is not bound: %q, %v", out, err)
 	}
 	for _, x := range []struct {
-		req  *corev1.LogPodRequest
+		req  *corev1rpc.LogPodRequest
 		want apierrors.Reason
 	}{
-		{&corev1.LogPodRequest{Name: "none"}, apierrors.NotFound},
-		{&corev1.LogPodRequest{Name: "web", Container: "x"}, apierrors.BadRequest},
-		{&corev1.LogPodRequest{Name: "two"}, apierrors.BadRequest},
-		{&corev1.LogPodRequest{Name: "web", TailLines: ptr(int64(-1))}, apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", LimitBytes: ptr(int64(0))}, apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(0))}, apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(1)), SinceTime: "2026-03-01T11:00:00Z"},
+		{&corev1rpc.LogPodRequest{Name: "none"}, apierrors.NotFound},
+		{&corev1rpc.LogPodRequest{Name: "web", Container: "x"}, apierrors.BadRequest},
+		{&corev1rpc.LogPodRequest{Name: "two"}, apierrors.BadRequest},
+		{&corev1rpc.LogPodRequest{Name: "web", TailLines: ptr(int64(-1))}, apierrors.Invalid},
+		{&corev1rpc.LogPodRequest{Name: "web", LimitBytes: ptr(int64(0))}, apierrors.Invalid},
+		{&corev1rpc.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(0))}, apierrors.Invalid},
+		{&corev1rpc.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(1)), SinceTime: "2026-03-01T11:00:00Z"},
 			apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", SinceTime: "yesterday"}, apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", Stream: ptr("Both")}, apierrors.Invalid},
+		{&corev1rpc.LogPodRequest{Name: "web", SinceTime: "yesterday"}, apierrors.Invalid},
+		{&corev1rpc.LogPodRequest{Name: "web", Stream: ptr("Both")}, apierrors.Invalid},
 	} {
 		if _, err := read(x.req); !apierrors.Is(err, x.want) {
 			t.Errorf("%v: %v, want %s", x.req, err, x.want)

@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -114,7 +115,7 @@ type machine struct {
 
 func (m *machine) run(programs [][]operation) {
 	admin := m.admin()
-	ns := must(admin.Namespaces.Create(ctx(m.t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+	ns := must(admin.Namespaces.Create(ctx(m.t), &corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{
 		Metadata: &metav1.ObjectMeta{Name: m.namespace}}}))(m.t)
 	for _, n := range []string{"n1", "n2"} {
 		m.do(operation{kind: "node-register", node: n}, 0, 0)
@@ -136,7 +137,7 @@ func (m *machine) run(programs [][]operation) {
 	m.finish()
 
 	h := &history{rt: m.rt, acked: m.acked}
-	last := must(admin.Pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod("last", nil)}))(m.t)
+	last := must(admin.Pods.Create(ctx(m.t), &corev1rpc.CreatePodRequest{Object: m.pod("last", nil)}))(m.t)
 	for ended := false; !ended; {
 		for _, e := range must(pods.Recv())(m.t).Events {
 			if e.Object.Metadata.Name == "last" {
@@ -146,7 +147,7 @@ func (m *machine) run(programs [][]operation) {
 			h.events = append(h.events, e)
 		}
 	}
-	final := must(admin.Nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(m.namespace)}))(m.t)
+	final := must(admin.Nodes.Create(ctx(m.t), &corev1rpc.CreateNodeRequest{Object: newNode(m.namespace)}))(m.t)
 	for ended := false; !ended; {
 		for _, e := range must(nodes.Recv())(m.t).Events {
 			ended = ended || e.Object.Metadata.Name == final.Metadata.Name
@@ -250,10 +251,10 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 		_, err := m.admin().Nodes.Delete(ctx(m.t), &metav1.DeleteRequest{Name: op.node})
 		return err
 	case "node-register":
-		_, err := m.agent(op.node).Nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(op.node)})
+		_, err := m.agent(op.node).Nodes.Create(ctx(m.t), &corev1rpc.CreateNodeRequest{Object: newNode(op.node)})
 		return err
 	case "create":
-		p, err := m.admin().Pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod(op.pod, &op)})
+		p, err := m.admin().Pods.Create(ctx(m.t), &corev1rpc.CreatePodRequest{Object: m.pod(op.pod, &op)})
 		d.answer(p)
 		return err
 	}
@@ -262,7 +263,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 	switch op.kind {
 	case "bind":
 		d.uid = uid
-		_, err := m.scheduler().Pods.Bind(ctx(m.t), &corev1.BindPodRequest{Namespace: m.namespace, Name: op.pod,
+		_, err := m.scheduler().Pods.Bind(ctx(m.t), &corev1rpc.BindPodRequest{Namespace: m.namespace, Name: op.pod,
 			Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: uid}, Target: &corev1.ObjectReference{Name: op.node}}})
 		return err
 	case "delete":
@@ -272,7 +273,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 		if op.by == "podgc" {
 			status.Conditions = []*corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC"}}
 		}
-		p, err := by.Pods.UpdateStatus(ctx(m.t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		p, err := by.Pods.UpdateStatus(ctx(m.t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: m.namespace, Name: op.pod, Uid: uid}, Status: status}})
 		d.answer(p)
 		return err
@@ -289,7 +290,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 			next.Metadata.Annotations = map[string]string{}
 		}
 		next.Metadata.Annotations[d.key] = "x"
-		out, err := m.admin().Pods.Update(ctx(m.t), &corev1.UpdatePodRequest{Object: next})
+		out, err := m.admin().Pods.Update(ctx(m.t), &corev1rpc.UpdatePodRequest{Object: next})
 		d.answer(out)
 		return err
 	case "hold":

@@ -7,10 +7,10 @@ import (
 	"monoplane.dev/apiserver/kinds"
 	"monoplane.dev/object"
 
-	adminv1 "monoplane.dev/api/admin/v1"
-	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 // method is what a gRPC method means in terms of verbs and resources.
@@ -27,20 +27,20 @@ type method struct {
 // methods maps the full names of methods. A method that is not here is refused.
 func methods(services []kinds.Service) map[string]*method {
 	out := map[string]*method{
-		adminv1.Admin_Stop_FullMethodName:      {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
-		adminv1.Admin_StopNode_FullMethodName:  {attributes: auth.Attributes{Verb: "stop", Resource: "nodeagents"}},
-		adminv1.Admin_StartNode_FullMethodName: {attributes: auth.Attributes{Verb: "start", Resource: "nodeagents"}},
-		adminv1.Admin_Snapshot_FullMethodName:  {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
-		adminv1.Admin_RotateSecretsKey_FullMethodName: {
+		adminv1rpc.Admin_Stop_FullMethodName:      {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
+		adminv1rpc.Admin_StopNode_FullMethodName:  {attributes: auth.Attributes{Verb: "stop", Resource: "nodeagents"}},
+		adminv1rpc.Admin_StartNode_FullMethodName: {attributes: auth.Attributes{Verb: "start", Resource: "nodeagents"}},
+		adminv1rpc.Admin_Snapshot_FullMethodName:  {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
+		adminv1rpc.Admin_RotateSecretsKey_FullMethodName: {
 			attributes: auth.Attributes{Verb: "rotate", Resource: "secretskeys"},
 		},
-		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
-		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
+		nodev1rpc.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
+		nodev1rpc.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
 
-		schedulingv1.SchedulerStreams_Listen_FullMethodName: {
+		schedulingv1rpc.SchedulerStreams_Listen_FullMethodName: {
 			attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"},
 		},
-		schedulingv1.SchedulerStreams_Answer_FullMethodName: {
+		schedulingv1rpc.SchedulerStreams_Answer_FullMethodName: {
 			attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"},
 		},
 	}
@@ -53,26 +53,26 @@ func methods(services []kinds.Service) map[string]*method {
 			out["/"+svc.Desc.ServiceName+"/"+name] = &method{attributes: a, version: svc.Kind.Version}
 		}
 	}
-	bind := &out[corev1.Pods_Bind_FullMethodName].attributes
+	bind := &out[corev1rpc.Pods_Bind_FullMethodName].attributes
 	bind.Verb, bind.Subresource = "create", "binding"
-	evict := &out[corev1.Pods_Evict_FullMethodName].attributes
+	evict := &out[corev1rpc.Pods_Evict_FullMethodName].attributes
 	evict.Verb, evict.Subresource = "create", "eviction"
-	log := &out[corev1.Pods_Log_FullMethodName].attributes
+	log := &out[corev1rpc.Pods_Log_FullMethodName].attributes
 	log.Verb, log.Subresource = "get", "log"
 	for full, sub := range map[string]string{
-		corev1.Pods_Exec_FullMethodName: "exec", corev1.Pods_Attach_FullMethodName: "attach",
-		corev1.Pods_PortForward_FullMethodName: "portforward",
+		corev1rpc.Pods_Exec_FullMethodName: "exec", corev1rpc.Pods_Attach_FullMethodName: "attach",
+		corev1rpc.Pods_PortForward_FullMethodName: "portforward",
 	} {
 		a := &out[full].attributes
 		a.Verb, a.Subresource = "create", sub
 	}
 	for _, full := range []string{ // Of pods and services the method of the request decides (authorize).
-		corev1.Nodes_Proxy_FullMethodName, corev1.Pods_Proxy_FullMethodName, corev1.Services_Proxy_FullMethodName,
+		corev1rpc.Nodes_Proxy_FullMethodName, corev1rpc.Pods_Proxy_FullMethodName, corev1rpc.Services_Proxy_FullMethodName,
 	} {
 		a := &out[full].attributes
 		a.Verb, a.Subresource = "get", "proxy"
 	}
-	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes
+	token := &out[corev1rpc.ServiceAccounts_CreateToken_FullMethodName].attributes
 	token.Verb, token.Subresource = "create", "token"
 	return out
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 )
 
 func newIngress(name string) *networkingv1.Ingress {
@@ -34,8 +35,8 @@ func newIngress(name string) *networkingv1.Ingress {
 
 func TestIngressesHaveAClass(t *testing.T) {
 	conn := start(t).admin().conn
-	ingresses, classes := networkingv1.NewIngressesClient(conn), networkingv1.NewIngressClassesClient(conn)
-	none := must(ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("none")}))(t)
+	ingresses, classes := networkingv1rpc.NewIngressesClient(conn), networkingv1rpc.NewIngressClassesClient(conn)
+	none := must(ingresses.Create(ctx(t), &networkingv1rpc.CreateIngressRequest{Object: newIngress("none")}))(t)
 	if none.Spec.IngressClassName != nil || none.Metadata.Generation != 1 {
 		t.Errorf("without a class: %v", none)
 	}
@@ -45,28 +46,29 @@ func TestIngressesHaveAClass(t *testing.T) {
 		},
 		Spec: &networkingv1.IngressClassSpec{Controller: "example.com/ingress"},
 	}
-	class = must(classes.Create(ctx(t), &networkingv1.CreateIngressClassRequest{Object: class}))(t)
+	class = must(classes.Create(ctx(t), &networkingv1rpc.CreateIngressClassRequest{Object: class}))(t)
 	var header metadata.MD
-	made := must(ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("a")},
+	made := must(ingresses.Create(ctx(t), &networkingv1rpc.CreateIngressRequest{Object: newIngress("a")},
 		grpc.Header(&header)))(t)
 	if made.Spec.GetIngressClassName() != "mine" ||
 		!strings.Contains(strings.Join(header.Get(warning.MetadataKey), "\n"), "nothing serves Ingresses here") {
 		t.Errorf("with a default class: %v, %v", made, header)
 	}
-	elsewhere := networkingv1.NewIngressesClient(start(t, func(c *apiserver.Config) { c.Ingress = true }).admin().conn)
+	elsewhere := networkingv1rpc.NewIngressesClient(start(t, func(c *apiserver.Config) { c.Ingress = true }).admin().conn)
 	var silent metadata.MD
-	must(elsewhere.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("a")}, grpc.Header(&silent)))(t)
+	must(elsewhere.Create(ctx(t), &networkingv1rpc.CreateIngressRequest{Object: newIngress("a")},
+		grpc.Header(&silent)))(t)
 	if said := silent.Get(warning.MetadataKey); len(said) > 0 {
 		t.Errorf("where Ingresses are served: %q", said)
 	}
 	changed := clone(class)
 	changed.Spec.Controller = "example.com/other"
-	_, err := classes.Update(ctx(t), &networkingv1.UpdateIngressClassRequest{Object: changed})
+	_, err := classes.Update(ctx(t), &networkingv1rpc.UpdateIngressClassRequest{Object: changed})
 	wants(t, err, apierrors.Invalid, "spec.controller: Invalid value: \"example.com/other\": field is immutable")
 	bad := newIngress("bad")
 	bad.Spec.Rules[0].Host = "10.0.0.1"
 	bad.Spec.Rules[0].IngressRuleValue.Http.Paths[0].Path = "a"
-	_, err = ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: bad})
+	_, err = ingresses.Create(ctx(t), &networkingv1rpc.CreateIngressRequest{Object: bad})
 	wants(t, err, apierrors.Invalid, "must be a DNS name, not an IP address")
 	wants(t, err, apierrors.Invalid, "spec.rules[0].http.paths[0].path: Invalid value: \"a\": must be an absolute path")
 
@@ -75,14 +77,14 @@ func TestIngressesHaveAClass(t *testing.T) {
 		Ingress: []*networkingv1.IngressLoadBalancerIngress{{Ip: "192.0.2.1"}},
 	}}
 	made.Spec.Rules = nil
-	served := must(ingresses.UpdateStatus(ctx(t), &networkingv1.UpdateIngressRequest{Object: made}))(t)
+	served := must(ingresses.UpdateStatus(ctx(t), &networkingv1rpc.UpdateIngressRequest{Object: made}))(t)
 	if len(served.Spec.Rules) != 1 || served.Status.LoadBalancer.Ingress[0].Ip != "192.0.2.1" {
 		t.Errorf("status: %v", served)
 	}
 }
 
 func TestNetworkPolicies(t *testing.T) {
-	policies := networkingv1.NewNetworkPoliciesClient(start(t).admin().conn)
+	policies := networkingv1rpc.NewNetworkPoliciesClient(start(t).admin().conn)
 	p := &networkingv1.NetworkPolicy{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"},
 		Spec: &networkingv1.NetworkPolicySpec{Egress: []*networkingv1.NetworkPolicyEgressRule{{
@@ -93,14 +95,14 @@ func TestNetworkPolicies(t *testing.T) {
 		}}},
 	}
 	var header metadata.MD
-	made := must(policies.Create(ctx(t), &networkingv1.CreateNetworkPolicyRequest{Object: p}, grpc.Header(&header)))(t)
+	made := must(policies.Create(ctx(t), &networkingv1rpc.CreateNetworkPolicyRequest{Object: p}, grpc.Header(&header)))(t)
 	if s := made.Spec; strings.Join(s.PolicyTypes, ",") != "Ingress,Egress" || s.PodSelector == nil ||
 		s.Egress[0].Ports[0].GetProtocol() != "TCP" || len(header.Get(warning.MetadataKey)) != 1 {
 		t.Errorf("created: %v, %v", made, header)
 	}
 	made = clone(made)
 	made.Spec.Egress[0].To[0].IpBlock.Except = []string{"11.0.0.0/16"}
-	_, err := policies.Update(ctx(t), &networkingv1.UpdateNetworkPolicyRequest{Object: made})
+	_, err := policies.Update(ctx(t), &networkingv1rpc.UpdateNetworkPolicyRequest{Object: made})
 	wants(t, err, apierrors.Invalid, "spec.egress[0].to[0].ipBlock.except[0]: Invalid value: \"11.0.0.0/16\": "+
 		"must be a strict subset of `cidr`")
 }

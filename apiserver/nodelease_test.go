@@ -10,7 +10,9 @@ import (
 	"monoplane.dev/client/inproc"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -42,10 +44,10 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 	admin := c.admin()
 	make := func(name string, change func(l *coordinationv1.Lease)) {
 		t.Helper()
-		n := must(admin.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode(name)}))(t)
+		n := must(admin.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode(name)}))(t)
 		l := newLease(n)
 		change(l)
-		must(admin.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: l}))(t)
+		must(admin.Leases.Create(ctx(t), &coordinationv1rpc.CreateLeaseRequest{Namespace: "kube-node-lease", Object: l}))(t)
 	}
 	remove := func(name string) {
 		t.Helper()
@@ -72,14 +74,14 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		make("slow", func(*coordinationv1.Lease) {})
 		n := c.node("slow").Clone()
 		n.Metadata.Finalizers = []string{"example.com/hold"}
-		must(admin.Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
+		must(admin.Nodes.Update(ctx(t), &corev1rpc.UpdateNodeRequest{Object: n}))(t)
 		remove("slow")
 		if !c.hasLease("slow") {
 			t.Fatal("the lease went before its node")
 		}
 		n = c.node("slow").Clone()
 		n.Metadata.Finalizers = nil
-		must(admin.Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
+		must(admin.Nodes.Update(ctx(t), &corev1rpc.UpdateNodeRequest{Object: n}))(t)
 		if c.hasLease("slow") {
 			t.Error("the lease is still there")
 		}
@@ -91,7 +93,7 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 			must(admin.Leases.List(ctx(t), &metav1.ListRequest{}))(t) // they know that it is there
 			for _, dry := range [][]string{{"All"}, nil} {
 				collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
-				nodes := corev1.NewNodesClient(c.server.Conn(inproc.PassValues()))
+				nodes := corev1rpc.NewNodesClient(c.server.Conn(inproc.PassValues()))
 				must(nodes.Delete(collected, &metav1.DeleteRequest{Name: "quiet", DryRun: dry}))(t)
 				if texts := warnings.Texts(); len(texts) > 0 {
 					t.Errorf("dry run %v: %q", dry, texts)
@@ -136,14 +138,14 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		for range 20 {
 			n := c.node("n1")
 			l := must(agent.Leases.Create(ctx(t),
-				&coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
+				&coordinationv1rpc.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
 			var renewals sync.WaitGroup
 			renewals.Go(func() {
 				var err error
 				for i := int32(1); err == nil && i <= 10; i++ { // a deletion tries again more often than that
 					next := l.Clone()
 					next.Spec.LeaseTransitions = &i
-					l, err = agent.Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{
+					l, err = agent.Leases.Update(ctx(t), &coordinationv1rpc.UpdateLeaseRequest{
 						Namespace: "kube-node-lease", Name: "n1", Object: next,
 					})
 				}

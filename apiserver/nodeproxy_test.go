@@ -11,19 +11,20 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 
-	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // documents stands for the agents.
 type documents struct{ asked []string }
 
-func (d *documents) Document(_ context.Context, node string, call *nodev1.DocumentCall) (*nodev1.Document, error) {
+func (d *documents) Document(_ context.Context, node string, call *nodev1rpc.DocumentCall) (*nodev1rpc.Document,
+	error) {
 	d.asked = append(d.asked, node+" "+call.GetPath()+" "+call.GetQuery())
 	if call.GetPath() == "/pods" {
-		return &nodev1.Document{ContentType: "application/json", Body: bytes.Repeat([]byte("x"), 1<<20)}, nil
+		return &nodev1rpc.Document{ContentType: "application/json", Body: bytes.Repeat([]byte("x"), 1<<20)}, nil
 	}
-	return &nodev1.Document{ContentType: "text/plain", Body: []byte("ok")}, nil
+	return &nodev1rpc.Document{ContentType: "text/plain", Body: []byte("ok")}, nil
 }
 
 // Who may see a document gets it from the agent of the node, whole; nobody else makes the server ask.
@@ -50,7 +51,7 @@ func TestNodeProxy(t *testing.T) {
 		{c.as(jane), "n1", "healthz", apierrors.Forbidden, 0},
 		{c.as(nil), "n1", "healthz", apierrors.Unauthorized, 0},
 	} {
-		stream := must(x.who.Nodes.Proxy(ctx(t), &corev1.ProxyNodeRequest{Name: x.node, Path: x.path}))(t)
+		stream := must(x.who.Nodes.Proxy(ctx(t), &corev1rpc.ProxyNodeRequest{Name: x.node, Path: x.path}))(t)
 		size := 0
 		var err error
 		for err == nil {

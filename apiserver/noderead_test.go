@@ -12,8 +12,9 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // An agent reads what the pods of its node refer to, and nothing else; whether there is anything else it does not
@@ -26,19 +27,19 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		c.register(n)
 	}
 	for _, name := range []string{"mine", "others"} {
-		must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{
+		must(c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{
 			Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
-		must(c.admin().ServiceAccounts.Create(ctx(t), &corev1.CreateServiceAccountRequest{
+		must(c.admin().ServiceAccounts.Create(ctx(t), &corev1rpc.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
-		must(c.admin().RuntimeClasses.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: newRuntimeClass(name,
+		must(c.admin().RuntimeClasses.Create(ctx(t), &nodev1rpc.CreateRuntimeClassRequest{Object: newRuntimeClass(name,
 			"handler")}))(t)
 		claim := newClaim(name)
 		claim.Spec.VolumeName = "volume-" + name
 		c.claim(claim)
 		must(c.admin().PersistentVolumes.Create(ctx(t),
-			&corev1.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
+			&corev1rpc.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
 	}
 	for name, node := range map[string]string{"mine": "n1", "others": "n2"} {
 		p := newPod("pod-" + name)
@@ -112,7 +113,8 @@ func TestNodesListServices(t *testing.T) {
 	if !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("get: %v, want Forbidden", err)
 	}
-	_, err = agent.Services.Create(ctx(t), &corev1.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{}})
+	_, err = agent.Services.Create(ctx(t),
+		&corev1rpc.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{}})
 	if !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("create: %v, want Forbidden", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -78,10 +79,10 @@ func TestNodesReadTheContentOfTheirPods(t *testing.T) {
 			}
 			s := newSecret(name, map[string]string{"k": canary})
 			s.Metadata.Namespace = namespace
-			must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+			must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 			m := &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name},
 				Data: map[string]string{"k": canary}}
-			must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: m}))(t)
+			must(c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: m}))(t)
 		}
 	}
 	for name, node := range map[string]string{"mine": "n1", "others": "n2"} {
@@ -150,11 +151,11 @@ func TestNodesReadTheContentOfTheirPods(t *testing.T) {
 			return err
 		},
 		"create": func() error {
-			_, err := agent.Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("new", nil)})
+			_, err := agent.Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: newSecret("new", nil)})
 			return err
 		},
 		"update": func() error {
-			_, err := agent.Secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: got})
+			_, err := agent.Secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: got})
 			return err
 		},
 		"patch": func() error {
@@ -175,7 +176,7 @@ func TestNodesReadTheContentOfTheirPods(t *testing.T) {
 func TestWatchesOfAgentsEndWithTheirPods(t *testing.T) {
 	c := start(t)
 	c.register("n1")
-	s := must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
+	s := must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
 	p := newPod("web")
 	p.Spec.ImagePullSecrets = []*corev1.LocalObjectReference{{Name: "s"}}
 	p = c.createPod(p)
@@ -191,7 +192,7 @@ func TestWatchesOfAgentsEndWithTheirPods(t *testing.T) {
 	change := func(value string) {
 		s = clone(s)
 		s.Data = map[string][]byte{"k": []byte(value)}
-		s = must(c.admin().Secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: s}))(t)
+		s = must(c.admin().Secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: s}))(t)
 	}
 	change("allowed")
 	if got := must(w.Recv())(t); !strings.Contains(got.String(), "allowed") {
@@ -216,7 +217,7 @@ func TestNodesReadTheSecretsOfVolumes(t *testing.T) {
 	for _, name := range []string{"stage", "attach"} {
 		s := newSecret(name, map[string]string{"k": canary})
 		s.Metadata.Namespace = "kube-system"
-		must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+		must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	}
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for _, name := range []string{"mine", "thief"} {
@@ -227,7 +228,7 @@ func TestNodesReadTheSecretsOfVolumes(t *testing.T) {
 	v := newVolume("volume")
 	of := claims["mine"].Metadata
 	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: of.Namespace, Name: of.Name, Uid: of.Uid}
-	must(c.admin().PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: v}))(t)
+	must(c.admin().PersistentVolumes.Create(ctx(t), &corev1rpc.CreatePersistentVolumeRequest{Object: v}))(t)
 	c.change(store.Key{Kind: corev1.PersistentVolumeKind, Name: "volume"}, func(o object.Object) {
 		in := func(name string) *corev1.SecretReference {
 			return &corev1.SecretReference{Namespace: "kube-system", Name: name}
@@ -263,7 +264,7 @@ func TestNodesReadTheSecretsOfVolumes(t *testing.T) {
 func TestMirrorPodsReferToNothing(t *testing.T) {
 	c := start(t)
 	c.register("n1")
-	must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
+	must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
 	node := must(c.admin().Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t)
 	yes := true
 	owner := &metav1.OwnerReference{ApiVersion: "v1", Kind: "Node", Name: "n1", Uid: node.GetMetadata().GetUid(),
@@ -274,7 +275,7 @@ func TestMirrorPodsReferToNothing(t *testing.T) {
 		p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
 		p.Metadata.OwnerReferences = []*metav1.OwnerReference{owner}
 		edit(p.Spec)
-		return c.agent("n1").Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+		return c.agent("n1").Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 	}
 	for what, edit := range map[string]func(*corev1.PodSpec){
 		"secrets": func(s *corev1.PodSpec) {

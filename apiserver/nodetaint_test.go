@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // A node has the taints that its state calls for when it appears, whoever makes it. spec: NODE-5
@@ -30,7 +31,7 @@ func TestNewNodesHaveTheirTaints(t *testing.T) {
 	} {
 		n := newNode(name)
 		n.Spec, n.Status = x.spec, x.status
-		made := must(c.agent(name).Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: n}))(t)
+		made := must(c.agent(name).Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: n}))(t)
 		var got []string
 		for _, taint := range made.GetSpec().GetTaints() {
 			got = append(got, taint.GetKey()+":"+taint.GetEffect())

@@ -10,17 +10,17 @@ import (
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/object"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // What a client creates is copied, unless it belongs to the server anyway.
 func TestCreateCopiesWhatItDoesNotOwn(t *testing.T) {
 	c := start(t)
-	owned := corev1.NewPodsClient(c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+	owned := corev1rpc.NewPodsClient(c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 		return object.WithOwned(authn.WithUser(ctx, adminUser()))
 	})))
 	for name, tc := range map[string]struct {
-		pods     corev1.PodsClient
+		pods     corev1rpc.PodsClient
 		generate bool
 		same     bool
 	}{
@@ -34,7 +34,7 @@ func TestCreateCopiesWhatItDoesNotOwn(t *testing.T) {
 				sent.Metadata.Name, sent.Metadata.GenerateName = "", "pod-"
 			}
 			before := proto.CloneOf(sent)
-			created := must(tc.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: sent}))(t)
+			created := must(tc.pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: sent}))(t)
 			stored := must(c.getPod(created.Metadata.Name))(t)
 			if same := stored.Metadata == sent.Metadata; same != tc.same {
 				t.Errorf("stored as it was sent: %v, want %v", same, tc.same)

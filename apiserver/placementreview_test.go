@@ -13,12 +13,15 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 // explainer stands for the schedulers: it knows the default one, and says nothing of others.
-type explainer struct{ asked []*schedulingv1.ExplainCall }
+type explainer struct {
+	asked []*schedulingv1rpc.ExplainCall
+}
 
-func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus,
+func (e *explainer) Explain(_ context.Context, ask *schedulingv1rpc.ExplainCall) (*schedulingv1.PlacementReviewStatus,
 	error) {
 	e.asked = append(e.asked, ask)
 	if ask.GetPod().GetSpec().GetSchedulerName() != "default-scheduler" {
@@ -29,7 +32,7 @@ func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*
 
 func (c client) review(t testing.TB, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReviewStatus,
 	error) {
-	r, err := c.PlacementReviews.Create(ctx(t), &schedulingv1.CreatePlacementReviewRequest{
+	r, err := c.PlacementReviews.Create(ctx(t), &schedulingv1rpc.CreatePlacementReviewRequest{
 		Namespace: "default", Object: &schedulingv1.PlacementReview{Spec: spec},
 	})
 	return r.GetStatus(), err
@@ -101,12 +104,12 @@ func TestReviewImaginedPod(t *testing.T) {
 	}
 
 	// What comes over the network may be changed, but the answer repeats the question.
-	owned := schedulingv1.NewPlacementReviewsClient(
+	owned := schedulingv1rpc.NewPlacementReviewsClient(
 		c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 			return object.WithOwned(authn.WithUser(ctx, adminUser()))
 		})))
 	answer, err := owned.Create(ctx(t),
-		&schedulingv1.CreatePlacementReviewRequest{Namespace: "default", Object: &schedulingv1.PlacementReview{
+		&schedulingv1rpc.CreatePlacementReviewRequest{Namespace: "default", Object: &schedulingv1.PlacementReview{
 			Spec: &schedulingv1.PlacementReviewSpec{Pod: newPod("given")},
 		}})
 	if err != nil || answer.GetSpec().GetPod().GetSpec().GetSchedulerName() != "" ||
@@ -167,7 +170,7 @@ func TestReviewIsValidated(t *testing.T) {
 	object := &schedulingv1.PlacementReview{Metadata: &metav1.ObjectMeta{Namespace: "other"},
 		Spec: &schedulingv1.PlacementReviewSpec{PodName: "a"}}
 	for _, namespace := range []string{"default", ""} {
-		req := &schedulingv1.CreatePlacementReviewRequest{Namespace: namespace, Object: object}
+		req := &schedulingv1rpc.CreatePlacementReviewRequest{Namespace: namespace, Object: object}
 		if namespace == "" {
 			req.Object = &schedulingv1.PlacementReview{Spec: object.Spec}
 		}

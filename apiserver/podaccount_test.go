@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -18,18 +19,18 @@ func TestPodsNeedTheirAccount(t *testing.T) {
 	c := start(t)
 	pod := newPod("p")
 	pod.Spec.ServiceAccountName = "builder"
-	_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: pod})
+	_, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod})
 	const want = `pods "p" is forbidden: error looking up service account default/builder: ` +
 		`serviceaccount "builder" not found`
 	if !apierrors.Is(err, apierrors.Forbidden) || err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, expected %s", err, want)
 	}
 	c.account("builder")
-	p := must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: pod}))(t)
+	p := must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod}))(t)
 	if p.Spec.ServiceAccountName != "builder" || p.Spec.ServiceAccount != "builder" {
 		t.Errorf("runs as %q, %q", p.Spec.ServiceAccountName, p.Spec.ServiceAccount)
 	}
-	p = must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("q")}))(t)
+	p = must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod("q")}))(t)
 	if p.Spec.ServiceAccountName != "default" || p.Spec.ServiceAccount != "default" {
 		t.Errorf("runs as %q, %q", p.Spec.ServiceAccountName, p.Spec.ServiceAccount)
 	}
@@ -42,7 +43,7 @@ func TestPodsWaitForTheDefaultAccount(t *testing.T) {
 		pod := func(name, account string) error {
 			p := newPod(name)
 			p.Spec.ServiceAccountName = account
-			_, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+			_, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 			return err
 		}
 		began := time.Now()
@@ -56,7 +57,7 @@ func TestPodsWaitForTheDefaultAccount(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- pod("soon", "") }()
 		time.Sleep(500 * time.Millisecond)
-		if _, err := c.ServiceAccounts.Create(t.Context(), &corev1.CreateServiceAccountRequest{
+		if _, err := c.ServiceAccounts.Create(t.Context(), &corev1rpc.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "default"}},
 		}); err != nil {
 			t.Fatal(err)
@@ -67,7 +68,7 @@ func TestPodsWaitForTheDefaultAccount(t *testing.T) {
 		// A namespace that is not there is not waited for.
 		p := newPod("p")
 		p.Metadata.Namespace = "nowhere"
-		_, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+		_, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 		if !apierrors.Is(err, apierrors.NotFound) || !strings.Contains(err.Error(), `namespaces "nowhere" not found`) {
 			t.Errorf("a namespace that is not there: %v", err)
 		}
@@ -84,7 +85,7 @@ func TestPodsGetATokenVolume(t *testing.T) {
 		p.Spec.ServiceAccountName = "builder"
 		p.Spec.InitContainers = []*corev1.Container{{Name: "init", Image: "host"}}
 		change(p.Spec)
-		must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}))(t)
+		must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}))(t)
 		return must(c.admin().Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: name}))(t)
 	}
 	first, second := make("first", func(*corev1.PodSpec) {}), make("second", func(*corev1.PodSpec) {})

@@ -17,8 +17,9 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // forwards stands for the agents: every port answers all that is said with 204.
@@ -30,7 +31,7 @@ type forwards struct {
 }
 
 func (f *forwards) PortForward(
-	_ context.Context, node string, call *nodev1.PortForwardCall,
+	_ context.Context, node string, call *nodev1rpc.PortForwardCall,
 ) (define.Conversation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func TestProxyRights(t *testing.T) {
 	jane := c.as(&authn.User{Name: "jane", Groups: []string{authn.AuthenticatedGroup}})
 	ask := func(who client, method string) error {
 		stream, err := who.Pods.Proxy(ctx(t))
-		_, err = proxied(stream, err, &corev1.ProxyPodRequest{
+		_, err = proxied(stream, err, &corev1rpc.ProxyPodRequest{
 			Namespace: "default", Name: "p", Input: &corev1.ProxyInput{Method: method, End: true},
 		})
 		return err
@@ -138,7 +139,7 @@ func TestProxyTargets(t *testing.T) {
 	c.register("n1")
 	at := func(name, ip string) *corev1.Pod {
 		p := c.boundPod(name, "n1")
-		return must(c.agent("n1").Pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		return must(c.agent("n1").Pods.UpdateStatus(ctx(t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name, Uid: p.Metadata.Uid},
 			Status: &corev1.PodStatus{Phase: "Running", HostIP: "10.0.0.1", PodIP: ip,
 				PodIPs: []*corev1.PodIP{{Ip: ip}}, Conditions: p.GetStatus().GetConditions()},
@@ -146,7 +147,7 @@ func TestProxyTargets(t *testing.T) {
 	}
 	a := at("a", "10.0.0.2")
 	c.createPod(newPod("unbound"))
-	must(admin.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: &corev1.Service{
+	must(admin.Services.Create(ctx(t), &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "s"},
 		Spec: &corev1.ServiceSpec{Ports: []*corev1.ServicePort{
 			{Name: "web", Port: 80}, {Name: "other", Port: 81}, {Name: "lies", Port: 82},
@@ -155,7 +156,7 @@ func TestProxyTargets(t *testing.T) {
 	ref := func(namespace, name string) *corev1.ObjectReference {
 		return &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name}
 	}
-	must(admin.Endpoints.Create(ctx(t), &corev1.CreateEndpointsRequest{Object: &corev1.Endpoints{
+	must(admin.Endpoints.Create(ctx(t), &corev1rpc.CreateEndpointsRequest{Object: &corev1.Endpoints{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "s"},
 		Subsets: []*corev1.EndpointSubset{{
 			Addresses: []*corev1.EndpointAddress{{Ip: "10.0.0.2", TargetRef: ref("default", "a")}},
@@ -188,10 +189,10 @@ func TestProxyTargets(t *testing.T) {
 		in := &corev1.ProxyInput{End: true}
 		if x.kind == "pod" {
 			stream, e := admin.Pods.Proxy(ctx(t))
-			code, err = proxied(stream, e, &corev1.ProxyPodRequest{Namespace: "default", Name: x.name, Input: in})
+			code, err = proxied(stream, e, &corev1rpc.ProxyPodRequest{Namespace: "default", Name: x.name, Input: in})
 		} else {
 			stream, e := admin.Services.Proxy(ctx(t))
-			code, err = proxied(stream, e, &corev1.ProxyServiceRequest{Namespace: "default", Name: x.name, Input: in})
+			code, err = proxied(stream, e, &corev1rpc.ProxyServiceRequest{Namespace: "default", Name: x.name, Input: in})
 		}
 		var want []string
 		if x.want == "" {
@@ -206,7 +207,8 @@ func TestProxyTargets(t *testing.T) {
 	}
 	must(setPhase(t, c.agent("n1"), a, "Succeeded"))(t)
 	stream, err := admin.Pods.Proxy(ctx(t))
-	_, err = proxied(stream, err, &corev1.ProxyPodRequest{Namespace: "default", Name: "a", Input: &corev1.ProxyInput{}})
+	_, err = proxied(stream, err, &corev1rpc.ProxyPodRequest{Namespace: "default", Name: "a",
+		Input: &corev1.ProxyInput{}})
 	if !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("a pod that has ended: %v", err)
 	}

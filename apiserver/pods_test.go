@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -30,25 +31,25 @@ func TestCreate(t *testing.T) {
 	if p.Status.Phase != "Pending" || p.Status.QosClass != "BestEffort" {
 		t.Errorf("status %v", p.Status)
 	}
-	_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web")})
+	_, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod("web")})
 	if !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("second create: %v", err)
 	}
 	bad := newPod("Bad_Name")
 	bad.Spec.Containers[0].Name = "A B"
 	bad.Spec.RestartPolicy = "Sometimes"
-	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: bad})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: bad})
 	if got := len(apierrors.From(err).Status().GetDetails().GetCauses()); !apierrors.Is(err, apierrors.Invalid) ||
 		got < 3 {
 		t.Errorf("every bad field is named, got %d: %v", got, err)
 	}
 	other := newPod("x")
 	other.Metadata.ResourceVersion = "5"
-	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: other})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: other})
 	if !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("resourceVersion on create: %v", err)
 	}
-	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Namespace: "kube-system", Object: newPod("x")})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Namespace: "kube-system", Object: newPod("x")})
 	if !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("two namespaces: %v", err)
 	}
@@ -97,7 +98,7 @@ func TestGenerateNameCollides(t *testing.T) {
 		p.Metadata.GenerateName = "job-"
 		random.reads.Store(0)
 		random.same.Store(same)
-		p, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: dryRun})
+		p, err = c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p, DryRun: dryRun})
 		return p.GetMetadata().GetName(), random.reads.Load(), err
 	}
 	const ever = math.MaxInt64
@@ -126,7 +127,7 @@ func TestGenerateNameCollides(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	c := start(t)
 	all := []string{"All"}
-	p := must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}))(t)
+	p := must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod("web"), DryRun: all}))(t)
 	if p.Spec.RestartPolicy != "Always" {
 		t.Errorf("not defaulted: %v", p.Spec)
 	}
@@ -135,7 +136,7 @@ func TestDryRun(t *testing.T) {
 	}
 	live := c.createPod(newPod("web"))
 	if _, err := c.admin().Pods.Create(ctx(t),
-		&corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
+		&corev1rpc.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("taken name: %v", err)
 	}
 	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web", DryRun: all,
@@ -153,7 +154,7 @@ func TestUpdate(t *testing.T) {
 	change := func(f func(*corev1.Pod)) (*corev1.Pod, error) {
 		next := clone(p)
 		f(next)
-		return c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next})
+		return c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: next})
 	}
 	first := must(change(func(p *corev1.Pod) {
 		p.Metadata.Labels = map[string]string{"a": "b"}
@@ -238,7 +239,7 @@ func TestCreateOfOneTemplate(t *testing.T) {
 	create := func(change func(*corev1.Pod)) []string {
 		p := newPod("web")
 		change(p)
-		_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: []string{"All"}})
+		_, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p, DryRun: []string{"All"}})
 		if err == nil {
 			return []string{"none"}
 		}
@@ -281,7 +282,7 @@ func TestUpdatePutsDefaultsBack(t *testing.T) {
 		described.Spec.ServiceAccountName = "default"
 		described.Spec.Tolerations = tolerations
 		made := c.createPod(clone(described))
-		again := must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: clone(described)}))(t)
+		again := must(c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: clone(described)}))(t)
 		if again.Metadata.ResourceVersion != made.Metadata.ResourceVersion {
 			t.Errorf("%s: the same description changed the pod:\n%v\nwas\n%v", name, again, made)
 		}

@@ -12,8 +12,9 @@ import (
 	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/authn"
 
-	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // closable is a buffer that an audit log writes to. It is read once the log is closed.
@@ -47,7 +48,7 @@ rules:
 	admin := c.admin()
 	robot := c.as(&authn.User{Name: "robot", Groups: []string{authn.AdminsGroup}})
 	make := func(as client, p *corev1.Pod) error {
-		return second(as.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}))
+		return second(as.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}))
 	}
 	if err := make(admin, privilegedPod("free")); err != nil {
 		t.Fatal(err)
@@ -65,12 +66,12 @@ rules:
 		t.Error(err)
 	}
 	d := newDeployment("web")
-	if err := second(admin.Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: d})); err != nil {
+	if err := second(admin.Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: d})); err != nil {
 		t.Error(err)
 	}
 	changed := clone(must(c.getPod("noted"))(t))
 	changed.Metadata.Annotations = map[string]string{"a": "b"}
-	if err := second(admin.Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: changed})); err != nil {
+	if err := second(admin.Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: changed})); err != nil {
 		t.Error(err)
 	}
 	if err := trail.Close(ctx(t)); err != nil {

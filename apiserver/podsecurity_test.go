@@ -15,8 +15,9 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/warning"
 
-	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -35,7 +36,7 @@ func (c *cluster) label(t *testing.T, pairs ...string) ([]string, error) {
 		n.Metadata.Labels[standard+pairs[i]] = pairs[i+1]
 	}
 	return warned(func(header grpc.CallOption) error {
-		return second(c.admin().Namespaces.Update(ctx(t), &corev1.UpdateNamespaceRequest{Object: n}, header))
+		return second(c.admin().Namespaces.Update(ctx(t), &corev1rpc.UpdateNamespaceRequest{Object: n}, header))
 	})
 }
 
@@ -64,7 +65,7 @@ func TestPodSecurity(t *testing.T) {
 	})
 	create := func(p *corev1.Pod) ([]string, error) {
 		return warned(func(header grpc.CallOption) error {
-			return second(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}, header))
+			return second(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}, header))
 		})
 	}
 	if texts, err := create(privilegedPod("before")); err != nil || len(texts) > 0 {
@@ -95,7 +96,7 @@ func TestPodSecurity(t *testing.T) {
 		t.Errorf("nothing was noted: %s", log)
 	}
 	robot := c.as(&authn.User{Name: "robot", Groups: []string{authn.AdminsGroup}})
-	if err := second(robot.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: privilegedPod("c")})); err != nil {
+	if err := second(robot.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: privilegedPod("c")})); err != nil {
 		t.Errorf("a user who is exempt: %v", err)
 	}
 
@@ -103,7 +104,7 @@ func TestPodSecurity(t *testing.T) {
 	d := newDeployment("web")
 	d.Spec.Template.Spec = privilegedPod("").Spec
 	texts, err = warned(func(header grpc.CallOption) error {
-		return second(c.admin().Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: d}, header))
+		return second(c.admin().Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: d}, header))
 	})
 	if err != nil || !slices.Equal(texts, []string{"would " + strings.Replace(violates, "violates", "violate", 1)}) {
 		t.Errorf("a template: %q, %v", texts, err)

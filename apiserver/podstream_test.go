@@ -14,8 +14,9 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // talkers stands for the agents: they accept what they are asked for, and answer each piece of input with itself, its
@@ -41,20 +42,20 @@ func (s *talkers) open(ctx context.Context, format string, args ...any) (define.
 	return &parrot{ctx: ctx, source: s, said: said}, nil
 }
 
-func (s *talkers) Exec(ctx context.Context, node string, call *nodev1.ExecCall) (define.Conversation, error) {
+func (s *talkers) Exec(ctx context.Context, node string, call *nodev1rpc.ExecCall) (define.Conversation, error) {
 	o := call.GetOptions()
 	return s.open(ctx, "exec %s %s %s %q in %v out %v err %v tty %v", node, call.GetUid(), o.GetContainer(),
 		o.GetCommand(), o.GetStdin(), o.GetStdout(), o.GetStderr(), o.GetTty())
 }
 
-func (s *talkers) Attach(ctx context.Context, node string, call *nodev1.AttachCall) (define.Conversation, error) {
+func (s *talkers) Attach(ctx context.Context, node string, call *nodev1rpc.AttachCall) (define.Conversation, error) {
 	o := call.GetOptions()
 	return s.open(ctx, "attach %s %s %s in %v out %v err %v tty %v", node, call.GetUid(), o.GetContainer(), o.GetStdin(),
 		o.GetStdout(), o.GetStderr(), o.GetTty())
 }
 
 func (s *talkers) PortForward(
-	ctx context.Context, node string, call *nodev1.PortForwardCall,
+	ctx context.Context, node string, call *nodev1rpc.PortForwardCall,
 ) (define.Conversation, error) {
 	return s.open(ctx, "forward %s %s %d", node, call.GetUid(), call.GetPort())
 }
@@ -123,20 +124,20 @@ func TestPodStreams(t *testing.T) {
 	uid := c.boundPod("p", "n1").GetMetadata().GetUid()
 	pods := c.admin().Pods
 	for _, tc := range []struct {
-		req  *corev1.ExecPodRequest
+		req  *corev1rpc.ExecPodRequest
 		want string
 	}{
-		{&corev1.ExecPodRequest{}, "in false out true err true tty false"},
-		{&corev1.ExecPodRequest{Tty: true}, "in false out true err false tty true"},
-		{&corev1.ExecPodRequest{Stdin: true}, "in true out false err false tty false"},
-		{&corev1.ExecPodRequest{Stderr: true, Tty: true, Stdin: true}, "in true out false err false tty true"},
+		{&corev1rpc.ExecPodRequest{}, "in false out true err true tty false"},
+		{&corev1rpc.ExecPodRequest{Tty: true}, "in false out true err false tty true"},
+		{&corev1rpc.ExecPodRequest{Stdin: true}, "in true out false err false tty false"},
+		{&corev1rpc.ExecPodRequest{Stderr: true, Tty: true, Stdin: true}, "in true out false err false tty true"},
 	} {
 		for _, end := range []string{"a message", "the caller's side"} {
 			stream := must(pods.Exec(ctx(t)))(t)
 			tc.req.Namespace, tc.req.Name, tc.req.Command = "default", "p", []string{"a", "b c"}
 			send := func(in *corev1.StreamInput) {
 				t.Helper()
-				if err := stream.Send(&corev1.ExecPodRequest{Input: in}); err != nil {
+				if err := stream.Send(&corev1rpc.ExecPodRequest{Input: in}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -175,7 +176,7 @@ func TestPodStreams(t *testing.T) {
 		}
 	}
 	attach := must(pods.Attach(ctx(t)))(t)
-	if err := attach.Send(&corev1.AttachPodRequest{
+	if err := attach.Send(&corev1rpc.AttachPodRequest{
 		Namespace: "default", Name: "p", Stdin: true, Input: &corev1.StreamInput{Data: []byte("first"), End: true},
 	}); err != nil {
 		t.Fatal(err)
@@ -197,7 +198,7 @@ func TestPodStreams(t *testing.T) {
 func forwardOf(t *testing.T, c client, pod string, ports ...int32) error {
 	t.Helper()
 	stream := must(c.Pods.PortForward(ctx(t)))(t)
-	if err := stream.Send(&corev1.PortForwardPodRequest{
+	if err := stream.Send(&corev1rpc.PortForwardPodRequest{
 		Namespace: "default", Name: pod, Ports: ports, Input: &corev1.StreamInput{End: true},
 	}); err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestPodStreamsRefused(t *testing.T) {
 	c.createPod(newPod("waits"))
 	exec := func(by client, pod, container string, command ...string) error {
 		stream := must(by.Pods.Exec(ctx(t)))(t)
-		if err := stream.Send(&corev1.ExecPodRequest{
+		if err := stream.Send(&corev1rpc.ExecPodRequest{
 			Namespace: "default", Name: pod, Container: container, Command: command,
 		}); err != nil {
 			t.Fatal(err)
@@ -274,7 +275,7 @@ func TestPodStreamCallerGone(t *testing.T) {
 	c.boundPod("p", "n1")
 	gone, cancel := context.WithCancel(ctx(t))
 	stream := must(c.admin().Pods.PortForward(gone))(t)
-	err := stream.Send(&corev1.PortForwardPodRequest{Namespace: "default", Name: "p", Ports: []int32{80}})
+	err := stream.Send(&corev1rpc.PortForwardPodRequest{Namespace: "default", Name: "p", Ports: []int32{80}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -26,12 +27,12 @@ func newPodTemplate(name string) *corev1.PodTemplate {
 
 // spec: OBJ-3
 func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
-	templates := corev1.NewPodTemplatesClient(start(t).admin().conn)
+	templates := corev1rpc.NewPodTemplatesClient(start(t).admin().conn)
 	bad := newPodTemplate("t")
 	bad.Template.Spec.HostNetwork = false
 	bad.Template.Metadata.Labels["app"] = "-"
 	bad.Template.Spec.Containers[0].Image = ""
-	_, err := templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: bad})
+	_, err := templates.Create(ctx(t), &corev1rpc.CreatePodTemplateRequest{Object: bad})
 	for _, field := range []string{"template.labels: ", "template.spec.containers[0].image: "} {
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not refused: %v", field, err)
@@ -39,7 +40,7 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	}
 	refused := newPodTemplate("t")
 	refused.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
-	if _, err := templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: refused}); !apierrors.Is(err,
+	if _, err := templates.Create(ctx(t), &corev1rpc.CreatePodTemplateRequest{Object: refused}); !apierrors.Is(err,
 		apierrors.Invalid) ||
 		!strings.Contains(err.Error(), "template.spec.schedulingGroup: Forbidden: not supported by this version of "+
 			"Monoplane") {
@@ -48,7 +49,7 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 
 	asked := newPodTemplate("t")
 	asked.Template.Spec.Containers[0].Ports[0].HostPort = 80 // as hostNetwork wants it
-	made := must(templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: asked}))(t)
+	made := must(templates.Create(ctx(t), &corev1rpc.CreatePodTemplateRequest{Object: asked}))(t)
 	s, c := made.Template.Spec, made.Template.Spec.Containers[0]
 	if s.RestartPolicy != "Always" || s.GetTerminationGracePeriodSeconds() != 30 || c.ImagePullPolicy != "Always" ||
 		c.Ports[0].Protocol != "TCP" ||
@@ -65,7 +66,7 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 
 	next := clone(made)
 	next.Metadata.Labels = map[string]string{"a": "b"}
-	next = must(templates.Update(ctx(t), &corev1.UpdatePodTemplateRequest{Object: next}))(t)
+	next = must(templates.Update(ctx(t), &corev1rpc.UpdatePodTemplateRequest{Object: next}))(t)
 	if next.Metadata.Generation != 1 {
 		t.Errorf("labels make generation %d", next.Metadata.Generation)
 	}
@@ -73,7 +74,7 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	next.Template.Spec.Containers[0].Image = "nginx:1"
 	next.Template.Spec.RestartPolicy = "Never"
 	next.Metadata.Generation = 7
-	next = must(templates.Update(ctx(t), &corev1.UpdatePodTemplateRequest{Object: next}))(t)
+	next = must(templates.Update(ctx(t), &corev1rpc.UpdatePodTemplateRequest{Object: next}))(t)
 	if next.Metadata.Generation != 2 || next.Template.Spec.RestartPolicy != "Never" {
 		t.Errorf("updated: %v", next)
 	}

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // classPod is a pod that names a class; "" names none.
@@ -51,7 +52,7 @@ func TestPodsGetTheirPriority(t *testing.T) {
 	cases := func(kind, none string, list ...x) {
 		for _, x := range list {
 			t.Run(kind+"/"+x.name, func(t *testing.T) {
-				p, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: x.pod, DryRun: []string{"All"}})
+				p, err := admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: x.pod, DryRun: []string{"All"}})
 				got := ""
 				switch {
 				case err == nil:
@@ -114,7 +115,7 @@ func TestPodsKeepTheirPriority(t *testing.T) {
 	update := func(change func(*corev1.Pod)) error {
 		next := clone(must(c.getPod("usual"))(t))
 		change(next)
-		return second(admin.Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))
+		return second(admin.Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: next}))
 	}
 	// A client that states neither keeps both, although the class is gone.
 	refused(t, update(func(p *corev1.Pod) {
@@ -144,7 +145,7 @@ func TestClassesCountAtOnce(t *testing.T) {
 			case <-quit:
 				return
 			default:
-				_, _ = admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod(fmt.Sprint("noise-", i))})
+				_, _ = admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod(fmt.Sprint("noise-", i))})
 			}
 		}
 	}()
@@ -164,7 +165,7 @@ func TestClassesCountAtOnce(t *testing.T) {
 		if err := deleteClass(t, admin, name); err != nil {
 			t.Fatal(err)
 		}
-		_, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: classPod("q-"+name, name)})
+		_, err := admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: classPod("q-"+name, name)})
 		refused(t, err, apierrors.Forbidden, "no PriorityClass with name "+name+" was found")
 	}
 	close(quit)

@@ -16,6 +16,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 func newClass(name string, value int32) *schedulingv1.PriorityClass {
@@ -29,11 +30,11 @@ func defaultClass(name string, value int32) *schedulingv1.PriorityClass {
 }
 
 func createClass(t testing.TB, by client, class *schedulingv1.PriorityClass) (*schedulingv1.PriorityClass, error) {
-	return by.PriorityClasses.Create(ctx(t), &schedulingv1.CreatePriorityClassRequest{Object: class})
+	return by.PriorityClasses.Create(ctx(t), &schedulingv1rpc.CreatePriorityClassRequest{Object: class})
 }
 
 func updateClass(t testing.TB, by client, class *schedulingv1.PriorityClass) (*schedulingv1.PriorityClass, error) {
-	return by.PriorityClasses.Update(ctx(t), &schedulingv1.UpdatePriorityClassRequest{Object: class})
+	return by.PriorityClasses.Update(ctx(t), &schedulingv1rpc.UpdatePriorityClassRequest{Object: class})
 }
 
 func deleteClass(t testing.TB, by client, name string) error {

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -24,7 +25,7 @@ func TestPropagationIsAFinalizer(t *testing.T) {
 	c := start(t)
 	maps := c.admin().ConfigMaps
 	create := func(name string, finalizers ...string) *corev1.ConfigMap {
-		return must(maps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+		return must(maps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default", Finalizers: finalizers}}}))(t)
 	}
 	remove := func(name string, opts *metav1.DeleteOptions) error {
@@ -112,7 +113,7 @@ func TestPropagationIsAFinalizer(t *testing.T) {
 		t.Errorf("both forms at once: %v", err)
 	}
 
-	ns := must(c.admin().Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+	ns := must(c.admin().Namespaces.Create(ctx(t), &corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{
 		Metadata: &metav1.ObjectMeta{Name: "ns"}}}))(t)
 	ns = must(c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: ns.Metadata.Name,
 		PropagationPolicy: ptr("Foreground")}))(t)
@@ -163,10 +164,10 @@ func TestPropagationOfPods(t *testing.T) {
 	}
 
 	// Events own nothing. Whoever deletes is warned of nothing.
-	must(c.admin().Events.Create(ctx(t), &corev1.CreateEventRequest{Object: &corev1.Event{
+	must(c.admin().Events.Create(ctx(t), &corev1rpc.CreateEventRequest{Object: &corev1.Event{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: "R", Type: "Normal",
 		InvolvedObject: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}}}))(t)
-	events := corev1.NewEventsClient(c.server.Conn(inproc.PassValues()))
+	events := corev1rpc.NewEventsClient(c.server.Conn(inproc.PassValues()))
 	collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
 	must(events.Delete(collected, &metav1.DeleteRequest{Namespace: "default", Name: "e",
 		PropagationPolicy: ptr("Foreground")}))(t)
@@ -180,7 +181,7 @@ func TestPropagationOfPods(t *testing.T) {
 func TestReplicationControllersOrphan(t *testing.T) {
 	c := start(t)
 	rcs := c.admin().ReplicationControllers
-	must(rcs.Create(ctx(t), &corev1.CreateReplicationControllerRequest{Object: &corev1.ReplicationController{
+	must(rcs.Create(ctx(t), &corev1rpc.CreateReplicationControllerRequest{Object: &corev1.ReplicationController{
 		Metadata: &metav1.ObjectMeta{Name: "rc", Namespace: "default"},
 		Spec: &corev1.ReplicationControllerSpec{
 			Selector: map[string]string{"a": "b"},

@@ -6,6 +6,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -41,7 +42,7 @@ func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 			namespaces, "namespaces", "this namespace may not be deleted",
 			[]string{"default", "kube-system", "kube-public", "kube-node-lease"},
 			func(name string) error {
-				return second(admin.Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{
+				return second(admin.Namespaces.Create(ctx(t), &corev1rpc.CreateNamespaceRequest{
 					Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}}))
 			},
 			func(name string) error {

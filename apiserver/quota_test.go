@@ -12,8 +12,10 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 func quantities(pairs ...string) map[string]*metav1.Quantity {
@@ -42,7 +44,7 @@ func sized(name string, requests, limits []string) *corev1.Pod {
 
 func (c *cluster) quota(q *corev1.ResourceQuota) {
 	c.t.Helper()
-	must(c.admin().ResourceQuotas.Create(ctx(c.t), &corev1.CreateResourceQuotaRequest{Object: q}))(c.t)
+	must(c.admin().ResourceQuotas.Create(ctx(c.t), &corev1rpc.CreateResourceQuotaRequest{Object: q}))(c.t)
 }
 
 // told is the message of an error, empty for none.
@@ -61,7 +63,7 @@ func TestQuotas(t *testing.T) {
 	c.quota(newQuota("few", "pods", "2", "requests.cpu", "1", "limits.memory", "1Gi", "count/configmaps", "1",
 		"services.nodeports", "2", "requests.storage", "3Gi"))
 	create := func(p *corev1.Pod, dry ...string) string {
-		return told(second(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: dry})))
+		return told(second(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p, DryRun: dry})))
 	}
 	expect := func(what, got, want string) {
 		t.Helper()
@@ -92,19 +94,19 @@ func TestQuotas(t *testing.T) {
 
 	resize := clone(must(admin.Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "c"}))(t))
 	resize.Spec.Containers[0].Resources.Requests["cpu"].String_ = "700m"
-	expect("to grow", told(second(admin.Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: resize}))),
+	expect("to grow", told(second(admin.Pods.UpdateResize(ctx(t), &corev1rpc.UpdatePodRequest{Object: resize}))),
 		`pods "c" is forbidden: exceeded quota: few, requested: requests.cpu=100m, used: requests.cpu=1, limited: `+
 			`requests.cpu=1`)
 
 	config := func(name string) string {
-		return told(second(admin.ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+		return told(second(admin.ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}}})))
 	}
 	expect("a config map", config("a"), "")
 	expect("another", config("b"), `configmaps "b" is forbidden: exceeded quota: few, requested: count/configmaps=1, `+
 		`used: count/configmaps=1, limited: count/configmaps=1`)
 
-	s := must(admin.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: &corev1.Service{
+	s := must(admin.Services.Create(ctx(t), &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 		Metadata: &metav1.ObjectMeta{Name: "s", Namespace: "default"},
 		Spec: &corev1.ServiceSpec{Type: "ClusterIP", Ports: []*corev1.ServicePort{
 			{Name: "a", Port: 1}, {Name: "b", Port: 2}, {Name: "c", Port: 3}}},
@@ -112,7 +114,7 @@ func TestQuotas(t *testing.T) {
 	s = clone(s)
 	s.Spec.Type = "NodePort"
 	expect("a service of another type", told(second(admin.Services.Update(ctx(t),
-		&corev1.UpdateServiceRequest{Object: s}))),
+		&corev1rpc.UpdateServiceRequest{Object: s}))),
 		`services "s" is forbidden: exceeded quota: few, requested: services.nodeports=3, used: services.nodeports=0, `+
 			`limited: services.nodeports=2`)
 }
@@ -122,7 +124,7 @@ func TestQuotas(t *testing.T) {
 func TestScopedQuotas(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
-	must(admin.PriorityClasses.Create(ctx(t), &schedulingv1.CreatePriorityClassRequest{
+	must(admin.PriorityClasses.Create(ctx(t), &schedulingv1rpc.CreatePriorityClassRequest{
 		Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000}}))(t)
 	scoped := func(name string, scopes ...string) *corev1.ResourceQuota {
 		q := newQuota(name, "pods", "1")
@@ -158,13 +160,13 @@ func TestScopedQuotas(t *testing.T) {
 			want = fmt.Sprintf("pods %q is forbidden: exceeded quota: %s, requested: pods=1, used: pods=1, limited: pods=1",
 				row.pod.Metadata.Name, row.full)
 		}
-		if got := told(second(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: row.pod}))); got != want {
+		if got := told(second(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: row.pod}))); got != want {
 			t.Errorf("%s: %q, want %q", row.pod.Metadata.Name, got, want)
 		}
 	}
 	moved := clone(must(admin.Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "plain"}))(t))
 	ends(moved.Spec)
-	if got := told(second(admin.Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: moved}))); got !=
+	if got := told(second(admin.Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: moved}))); got !=
 		`pods "plain" is forbidden: exceeded quota: short, requested: pods=1, used: pods=1, limited: pods=1` {
 		t.Errorf("a pod that is given a deadline: %q", got)
 	}
@@ -183,7 +185,7 @@ func raceForQuota(t *testing.T, c *cluster, clients, rounds int) {
 	c.quota(newQuota("b", "count/pods", fmt.Sprint(room)))
 	admin := c.admin()
 	created := func(p *corev1.Pod) error {
-		return second(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}))
+		return second(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}))
 	}
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -217,7 +219,7 @@ func raceForQuota(t *testing.T, c *cluster, clients, rounds int) {
 					cancel() // before, or while it is on its way
 				}
 				p := sized(name, []string{"cpu", "500m"}, nil)
-				_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{Object: p})
+				_, err := by.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: p})
 				cancel()
 				if err == nil && rng.IntN(5) > 0 {
 					_, err = by.Pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: name,

@@ -8,26 +8,29 @@ import (
 	"monoplane.dev/apiserver/authn"
 
 	authorizationv1 "monoplane.dev/api/authorization/v1"
+	authorizationv1rpc "monoplane.dev/api/authorization/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 )
 
 // grant makes a ClusterRole with one rule, and gives it to somebody, in a namespace or, when that is empty,
 // everywhere.
 func (c *cluster) grant(name, namespace string, rule *rbacv1.PolicyRule, to ...*rbacv1.Subject) {
 	c.t.Helper()
-	must(c.admin().ClusterRoles.Create(ctx(c.t), &rbacv1.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
+	must(c.admin().ClusterRoles.Create(ctx(c.t), &rbacv1rpc.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
 		Metadata: &metav1.ObjectMeta{Name: name}, Rules: []*rbacv1.PolicyRule{rule},
 	}}))(c.t)
 	ref := &rbacv1.RoleRef{Kind: "ClusterRole", Name: name}
 	if namespace == "" {
-		must(c.admin().ClusterRoleBindings.Create(ctx(c.t), &rbacv1.CreateClusterRoleBindingRequest{
+		must(c.admin().ClusterRoleBindings.Create(ctx(c.t), &rbacv1rpc.CreateClusterRoleBindingRequest{
 			Object: &rbacv1.ClusterRoleBinding{Metadata: &metav1.ObjectMeta{Name: name}, Subjects: to, RoleRef: ref},
 		}))(c.t)
 		return
 	}
-	must(c.admin().RoleBindings.Create(ctx(c.t), &rbacv1.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
+	must(c.admin().RoleBindings.Create(ctx(c.t), &rbacv1rpc.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: namespace}, Subjects: to, RoleRef: ref,
 	}}))(c.t)
 }
@@ -69,7 +72,7 @@ func TestApplyNeedsTheRightToCreate(t *testing.T) {
 // spec: OBJ-15
 func TestRolesGiveRights(t *testing.T) {
 	c := start(t)
-	must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: &corev1.Secret{
+	must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{
 		Metadata: &metav1.ObjectMeta{Name: "s", Namespace: "default"}, Data: map[string][]byte{"k": []byte("v")},
 	}}))(t)
 	jane := c.as(&authn.User{Name: "jane", Groups: []string{authn.AuthenticatedGroup}})
@@ -149,12 +152,12 @@ func TestRightsThatOneHasNotGotCannotBeGiven(t *testing.T) {
 	c.grant("root", "", rule("*", "*", "*"), person("admin"))
 	jane := c.as(&authn.User{Name: "jane", Groups: []string{"g", authn.AuthenticatedGroup}})
 	newRole := func(name string, rules ...*rbacv1.PolicyRule) error {
-		_, err := jane.Roles.Create(ctx(t), &rbacv1.CreateRoleRequest{Namespace: "default", Object: &rbacv1.Role{
+		_, err := jane.Roles.Create(ctx(t), &rbacv1rpc.CreateRoleRequest{Namespace: "default", Object: &rbacv1.Role{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Rules: rules}})
 		return err
 	}
 	bind := func(name, kind, role string) error {
-		_, err := jane.RoleBindings.Create(ctx(t), &rbacv1.CreateRoleBindingRequest{Namespace: "default",
+		_, err := jane.RoleBindings.Create(ctx(t), &rbacv1rpc.CreateRoleBindingRequest{Namespace: "default",
 			Object: &rbacv1.RoleBinding{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
 				Subjects: []*rbacv1.Subject{person("jane")}, RoleRef: &rbacv1.RoleRef{Kind: kind, Name: role}}})
 		return err
@@ -172,7 +175,7 @@ func TestRightsThatOneHasNotGotCannotBeGiven(t *testing.T) {
 		`roles.rbac.authorization.k8s.io "b" is forbidden: user "jane" (groups=["g" "system:authenticated"]) is `+
 			"attempting to grant RBAC permissions not currently held:\n"+
 			`{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}`)
-	_, err := jane.Roles.Update(ctx(t), &rbacv1.UpdateRoleRequest{Namespace: "default", Object: &rbacv1.Role{
+	_, err := jane.Roles.Update(ctx(t), &rbacv1rpc.UpdateRoleRequest{Namespace: "default", Object: &rbacv1.Role{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a"}, Rules: []*rbacv1.PolicyRule{rule("*", "*", "*")}}})
 	refused("a role that gets more", err, `{APIGroups:["*"], Resources:["*"], Verbs:["*"]}`)
 	if err := bind("a", "ClusterRole", "reader"); err != nil {
@@ -193,14 +196,14 @@ func TestRightsThatOneHasNotGotCannotBeGiven(t *testing.T) {
 	admin := c.as(&authn.User{Name: "admin", Groups: []string{authn.AuthenticatedGroup}})
 	aggregate := &rbacv1.ClusterRole{Metadata: &metav1.ObjectMeta{Name: "sum"}, AggregationRule: &rbacv1.AggregationRule{
 		ClusterRoleSelectors: []*metav1.LabelSelector{{MatchLabels: map[string]string{"a": "b"}}}}}
-	_, err = admin.ClusterRoles.Create(ctx(t), &rbacv1.CreateClusterRoleRequest{Object: aggregate})
+	_, err = admin.ClusterRoles.Create(ctx(t), &rbacv1rpc.CreateClusterRoleRequest{Object: aggregate})
 	if err != nil {
 		t.Errorf("who has the verb escalate aggregates: %v", err)
 	}
 	c.grant("writer", "", rule("create update", rbac, "clusterroles"), person("bob"))
 	bob := c.as(&authn.User{Name: "bob"})
 	aggregate.Metadata = &metav1.ObjectMeta{Name: "sum2"}
-	_, err = bob.ClusterRoles.Create(ctx(t), &rbacv1.CreateClusterRoleRequest{Object: aggregate})
+	_, err = bob.ClusterRoles.Create(ctx(t), &rbacv1rpc.CreateClusterRoleRequest{Object: aggregate})
 	refused("aggregation", err, "must have cluster-admin privileges to use the aggregationRule")
 }
 
@@ -213,7 +216,7 @@ func TestAccessReviews(t *testing.T) {
 	asks := func(namespace, verb string) *authorizationv1.ResourceAttributes {
 		return &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: "pods"}
 	}
-	self, err := jane.SelfSubjectAccessReviews.Create(ctx(t), &authorizationv1.CreateSelfSubjectAccessReviewRequest{
+	self, err := jane.SelfSubjectAccessReviews.Create(ctx(t), &authorizationv1rpc.CreateSelfSubjectAccessReviewRequest{
 		Object: &authorizationv1.SelfSubjectAccessReview{Metadata: &metav1.ObjectMeta{CreationTimestamp: &metav1.Time{}},
 			Spec: &authorizationv1.SelfSubjectAccessReviewSpec{
 				ResourceAttributes: asks("default", "get")}}})
@@ -224,7 +227,7 @@ func TestAccessReviews(t *testing.T) {
 	review := func(
 		by client, spec *authorizationv1.SubjectAccessReviewSpec,
 	) (*authorizationv1.SubjectAccessReview, error) {
-		return by.SubjectAccessReviews.Create(ctx(t), &authorizationv1.CreateSubjectAccessReviewRequest{
+		return by.SubjectAccessReviews.Create(ctx(t), &authorizationv1rpc.CreateSubjectAccessReviewRequest{
 			Object: &authorizationv1.SubjectAccessReview{Spec: spec}})
 	}
 	for _, x := range []struct {
@@ -249,7 +252,7 @@ func TestAccessReviews(t *testing.T) {
 		t.Errorf("a question about nothing: %v", err)
 	}
 	local := func(namespace string) (*authorizationv1.LocalSubjectAccessReview, error) {
-		return c.admin().LocalSubjectAccessReviews.Create(ctx(t), &authorizationv1.CreateLocalSubjectAccessReviewRequest{
+		return c.admin().LocalSubjectAccessReviews.Create(ctx(t), &authorizationv1rpc.CreateLocalSubjectAccessReviewRequest{
 			Namespace: "default", Object: &authorizationv1.LocalSubjectAccessReview{
 				Spec: &authorizationv1.SubjectAccessReviewSpec{User: "jane", ResourceAttributes: asks(namespace, "list")}}})
 	}
@@ -259,7 +262,7 @@ func TestAccessReviews(t *testing.T) {
 	if _, err := local("kube-system"); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("about another namespace: %v", err)
 	}
-	rules, err := jane.SelfSubjectRulesReviews.Create(ctx(t), &authorizationv1.CreateSelfSubjectRulesReviewRequest{
+	rules, err := jane.SelfSubjectRulesReviews.Create(ctx(t), &authorizationv1rpc.CreateSelfSubjectRulesReviewRequest{
 		Object: &authorizationv1.SelfSubjectRulesReview{Spec: &authorizationv1.SelfSubjectRulesReviewSpec{
 			Namespace: "default"}}})
 	list := rules.GetStatus().GetResourceRules()

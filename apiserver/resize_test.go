@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -26,14 +27,14 @@ func TestResize(t *testing.T) {
 
 	asked := proto.CloneOf(p)
 	asked.Spec.Containers[0].Resources = cpu("2")
-	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("an update of the resources: %v", err)
 	}
 	asked.Spec.Containers[0].Image = "other"
 	asked.Metadata.Labels = map[string]string{"a": "b"}
 	asked.Status.Phase = "Running"
-	out, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
+	out, err := c.admin().Pods.UpdateResize(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestResize(t *testing.T) {
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("resized:\n%v\nwant:\n%v", out, want)
 	}
-	if _, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.UpdateResize(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
 		apierrors.Conflict) {
 		t.Errorf("a stale resourceVersion: %v", err)
 	}
@@ -83,7 +84,7 @@ func TestResizeOfARunningPod(t *testing.T) {
 	status := &corev1.ContainerStatus{Name: p.Spec.Containers[0].Name,
 		State: &corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	report := func() {
-		_, err := c.agent("n1").Pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		_, err := c.agent("n1").Pods.UpdateStatus(ctx(t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web", Uid: p.Metadata.Uid},
 			Status:   &corev1.PodStatus{Phase: "Running", ContainerStatuses: []*corev1.ContainerStatus{status}},
 		}})
@@ -95,7 +96,7 @@ func TestResizeOfARunningPod(t *testing.T) {
 		asked := proto.CloneOf(p)
 		asked.Metadata.ResourceVersion = ""
 		asked.Spec.Containers[0].Resources = cpu("2")
-		return c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
+		return c.admin().Pods.UpdateResize(ctx(t), &corev1rpc.UpdatePodRequest{Object: asked})
 	}
 	report()
 	if _, err := resize(); !apierrors.Is(err, apierrors.Invalid) {

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -73,9 +74,9 @@ func TestNodeNamesUnderConcurrency(t *testing.T) {
 			for range 60 {
 				switch r.IntN(9) {
 				case 0, 1, 2:
-					_, _ = agent(r).Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")})
+					_, _ = agent(r).Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")})
 				case 3:
-					_, _ = c.admin().Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")})
+					_, _ = c.admin().Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n1")})
 				case 4:
 					_, _ = agent(r).Nodes.Patch(ctx(t), &metav1.PatchRequest{
 						Name: "n1", PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"labels":{"a":"b"}}}`),
@@ -83,20 +84,20 @@ func TestNodeNamesUnderConcurrency(t *testing.T) {
 				case 5:
 					_, _ = c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
 				case 6:
-					p, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: pod(r)})
+					p, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod(r)})
 					if err == nil {
 						_ = c.bind(p, "n1")
 					}
 				case 7:
 					p := pod(r)
 					p.Spec.NodeName = "n1"
-					_, _ = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+					_, _ = c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p})
 				case 8:
 					_, _ = deletePod(t, c.admin(), pod(r), ptr(int64(0)), false)
 				}
 			}
 		})
-		must(c.admin().Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("last")}))(t)
+		must(c.admin().Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("last")}))(t)
 		c.createPod(newPod("last"))
 		machines, registered, bound := map[string]string{}, map[string]bool{}, 0
 		for _, e := range c.history(from, corev1.NodeKind, corev1.PodKind) {
@@ -157,7 +158,7 @@ func TestBindingUnderConcurrency(t *testing.T) {
 				for over.Load() < schedulers {
 					name := fmt.Sprint("n", r.IntN(2))
 					if r.IntN(2) == 0 {
-						_, _ = c.agent(name).Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode(name)})
+						_, _ = c.agent(name).Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode(name)})
 					} else {
 						_, _ = c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: name})
 					}
@@ -175,7 +176,7 @@ func TestBindingUnderConcurrency(t *testing.T) {
 				}
 			}
 		})
-		must(c.admin().Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("last")}))(t)
+		must(c.admin().Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("last")}))(t)
 		c.createPod(newPod("last"))
 		nodes, was := map[string]bool{}, map[string]string{}
 		for _, e := range c.history(from, corev1.NodeKind, corev1.PodKind) {
@@ -210,7 +211,7 @@ func TestNamespacesUnderConcurrency(t *testing.T) {
 		const name = "short-lived"
 		from := must(c.store.Revision(ctx(t)))(t)
 		make := func(object string) {
-			_, _ = c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+			_, _ = c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 				Metadata: &metav1.ObjectMeta{Namespace: name, Name: object},
 			}})
 		}
@@ -224,7 +225,7 @@ func TestNamespacesUnderConcurrency(t *testing.T) {
 			}
 			defer over.Store(true)
 			for round := range 5 {
-				ns, err := c.admin().Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+				ns, err := c.admin().Namespaces.Create(ctx(t), &corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{
 					Metadata: &metav1.ObjectMeta{Name: name},
 				}})
 				if err != nil {
@@ -238,15 +239,15 @@ func TestNamespacesUnderConcurrency(t *testing.T) {
 				all := &metav1.DeleteCollectionRequest{Namespace: name}
 				_, _ = c.admin().ConfigMaps.DeleteCollection(ctx(t), all)
 				_, _ = c.admin().ServiceAccounts.DeleteCollection(ctx(t), all)
-				if _, err := c.admin().Namespaces.Finalize(ctx(t), &corev1.UpdateNamespaceRequest{Object: ns}); err != nil {
+				if _, err := c.admin().Namespaces.Finalize(ctx(t), &corev1rpc.UpdateNamespaceRequest{Object: ns}); err != nil {
 					t.Errorf("what was emptied is not empty: %v", err)
 					return
 				}
 			}
 		})
-		must(c.admin().Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+		must(c.admin().Namespaces.Create(ctx(t), &corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{
 			Metadata: &metav1.ObjectMeta{Name: "last"}}}))(t)
-		must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+		must(c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Namespace: "last", Name: "last"}}}))(t)
 		open, gone, made, content := false, 0, 0, map[string]bool{}
 		for _, e := range c.history(from, corev1.NamespaceKind, corev1.ConfigMapKind) {
@@ -286,15 +287,15 @@ func TestNamespaceThatCameBack(t *testing.T) {
 		key := &metav1.ObjectMeta{Name: "again"}
 		for range 20 {
 			must(c.admin().Namespaces.Create(ctx(t),
-				&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: key}}))(t)
-			made := must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+				&corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: key}}))(t)
+			made := must(c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 				Metadata: &metav1.ObjectMeta{Namespace: "again", Name: "c"}}}))(t)
 			ns := must(c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "again"}))(t)
 			must(c.admin().ConfigMaps.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "again", Name: made.Metadata.Name}))(t)
 			must(c.admin().ServiceAccounts.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "again", Name: "default"}))(t)
 			ns = clone(ns)
 			ns.Spec.Finalizers = nil
-			must(c.admin().Namespaces.Finalize(ctx(t), &corev1.UpdateNamespaceRequest{Object: ns}))(t)
+			must(c.admin().Namespaces.Finalize(ctx(t), &corev1rpc.UpdateNamespaceRequest{Object: ns}))(t)
 		}
 	})
 }

@@ -9,8 +9,10 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 func newRuntimeClass(name, handler string) *nodev1.RuntimeClass {
@@ -18,11 +20,11 @@ func newRuntimeClass(name, handler string) *nodev1.RuntimeClass {
 }
 
 func TestRuntimeClasses(t *testing.T) {
-	classes := nodev1.NewRuntimeClassesClient(start(t).admin().conn)
+	classes := nodev1rpc.NewRuntimeClassesClient(start(t).admin().conn)
 	class := newRuntimeClass("vm", "kata")
 	class.Overhead = &nodev1.Overhead{PodFixed: map[string]*metav1.Quantity{"cpu": {String_: "0.2500"}}}
 	class.Scheduling = &nodev1.Scheduling{Tolerations: []*corev1.Toleration{{Key: "vm", Operator: "Exists"}}}
-	made := must(classes.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: class}))(t)
+	made := must(classes.Create(ctx(t), &nodev1rpc.CreateRuntimeClassRequest{Object: class}))(t)
 	if made.Handler != "kata" || made.Overhead.PodFixed["cpu"].String_ != "250m" {
 		t.Errorf("created: %v", made)
 	}
@@ -36,26 +38,26 @@ func TestRuntimeClasses(t *testing.T) {
 			Scheduling: &nodev1.Scheduling{Tolerations: []*corev1.Toleration{{Key: "a", Operator: "Exists"},
 				{Key: "a", Operator: "Exists"}}}},
 	} {
-		if o, err := classes.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: bad}); !apierrors.Is(err,
+		if o, err := classes.Create(ctx(t), &nodev1rpc.CreateRuntimeClassRequest{Object: bad}); !apierrors.Is(err,
 			apierrors.Invalid) {
 			t.Errorf("%s: %v, %v", name, o, err)
 		}
 	}
 	next := clone(made)
 	next.Overhead.PodFixed["cpu"].String_, next.Scheduling = "2", nil
-	made = must(classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}))(t)
+	made = must(classes.Update(ctx(t), &nodev1rpc.UpdateRuntimeClassRequest{Object: next}))(t)
 	if made.Overhead.PodFixed["cpu"].String_ != "2" || made.Scheduling != nil {
 		t.Errorf("updated: %v", made)
 	}
 	next = clone(made)
 	next.Handler = "other"
-	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
+	if _, err := classes.Update(ctx(t), &nodev1rpc.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("the handler may change: %v", err)
 	}
 	next = clone(made)
 	next.Metadata.ResourceVersion = ""
-	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
+	if _, err := classes.Update(ctx(t), &nodev1rpc.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("updated unseen: %v", err)
 	}
@@ -74,7 +76,7 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	}
 	classes := c.admin().RuntimeClasses
 	for _, o := range []*nodev1.RuntimeClass{class, newRuntimeClass("plain", "runc")} {
-		must(classes.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: o}))(t)
+		must(classes.Create(ctx(t), &nodev1rpc.CreateRuntimeClassRequest{Object: o}))(t)
 	}
 	in := func(class string, change ...func(*corev1.PodSpec)) *corev1.Pod {
 		p := newPod(fmt.Sprint("p-", class, "-", len(change)))
@@ -131,7 +133,7 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 		}(),
 	} {
 		why, _, _ = strings.Cut(why, ", again")
-		if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err,
+		if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}); !apierrors.Is(err,
 			apierrors.Forbidden) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
@@ -141,7 +143,7 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	live := must(classes.Get(ctx(t), &metav1.GetRequest{Name: "vm"}))(t)
 	next := clone(live)
 	next.Overhead.PodFixed["cpu"].String_ = "1"
-	must(classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}))(t)
+	must(classes.Update(ctx(t), &nodev1rpc.UpdateRuntimeClassRequest{Object: next}))(t)
 	later := in("vm")
 	if p := c.createPod(later); p.Spec.Overhead["cpu"].String_ != "1" {
 		t.Errorf("after the change: %v", p.Spec.Overhead)
@@ -152,7 +154,7 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	must(classes.Delete(ctx(t), &metav1.DeleteRequest{Name: "vm"}))(t)
 	gone := in("vm")
 	gone.Metadata.Name = "gone"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: gone}); !apierrors.Is(err,
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: gone}); !apierrors.Is(err,
 		apierrors.Forbidden) {
 		t.Errorf("of a class that is gone: %v", err)
 	}

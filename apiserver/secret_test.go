@@ -24,6 +24,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -35,13 +36,13 @@ func newSecret(name string, data map[string]string) *corev1.Secret {
 	return s
 }
 
-func (c client) secrets() corev1.SecretsClient { return corev1.NewSecretsClient(c.conn) }
+func (c client) secrets() corev1rpc.SecretsClient { return corev1rpc.NewSecretsClient(c.conn) }
 
 func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 	secrets := start(t).admin().secrets()
 	s := newSecret("s", map[string]string{"a": "1", "b": "2"})
 	s.StringData = map[string]string{"b": "3", "c": "4"}
-	made := must(secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+	made := must(secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	want := map[string][]byte{"a": []byte("1"), "b": []byte("3"), "c": []byte("4")}
 	got := must(secrets.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "s"}))(t)
 	for which, o := range map[string]*corev1.Secret{"answer": made, "stored": got} {
@@ -59,7 +60,7 @@ func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 	}
 	patched.StringData = map[string]string{"d": "6"}
 	patched.Immutable = proto.Bool(true)
-	frozen := must(secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: patched}))(t)
+	frozen := must(secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: patched}))(t)
 	if string(frozen.Data["d"]) != "6" || frozen.StringData != nil {
 		t.Errorf("updated: %v", frozen)
 	}
@@ -71,14 +72,14 @@ func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 	} {
 		next := clone(frozen)
 		change(next)
-		_, err := secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: next})
+		_, err := secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: next})
 		if !apierrors.Is(err, apierrors.Invalid) {
 			t.Errorf("%s of an immutable secret: %v", name, err)
 		}
 	}
 	labelled := clone(frozen)
 	labelled.Metadata.Labels = map[string]string{"a": "b"}
-	must(secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: labelled}))(t)
+	must(secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: labelled}))(t)
 }
 
 // Nobody puts tokens into secrets, so that one which waits for its token is refused, with what to do instead.
@@ -86,7 +87,7 @@ func TestSecretsForTokensAreRefused(t *testing.T) {
 	s := newSecret("s", nil)
 	s.Type = "kubernetes.io/service-account-token"
 	s.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
-	_, err := start(t).admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s})
+	_, err := start(t).admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s})
 	if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), "type: Forbidden") ||
 		!strings.Contains(err.Error(), "kubectl create token") {
 		t.Errorf("got %v", err)
@@ -98,7 +99,7 @@ func TestSecretsAreSelectedByType(t *testing.T) {
 	for i, kind := range []string{"", "Opaque", "example.com/x", "kubernetes.io/basic-auth"} {
 		s := newSecret(fmt.Sprint("s", i), map[string]string{"username": "u"})
 		s.Type = kind
-		must(secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+		must(secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	}
 	for selector, want := range map[string][]string{"type=Opaque": {"s0", "s1"}, "type!=Opaque": {"s2", "s3"},
 		"type=example.com/x": {"s2"}} {
@@ -127,7 +128,7 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 	s.Metadata.Labels = map[string]string{"k": canary}
 	s.Metadata.Finalizers = []string{"example.com/hold"}
 	s.Metadata.OwnerReferences = []*metav1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "web", Uid: "u"}}
-	made := must(c.admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+	made := must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	who := map[string]client{"agent": c.agent("n1"), "scheduler": c.scheduler()}
 	for _, name := range []string{"podgc", "namespace", "serviceaccount", "persistentvolume", "nodelifecycle"} {
 		who[name] = c.controller(name)
@@ -146,10 +147,10 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 				return w.Recv()
 			},
 			"create": func() (proto.Message, error) {
-				return secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("x", nil)})
+				return secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: newSecret("x", nil)})
 			},
 			"update": func() (proto.Message, error) {
-				return secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: made})
+				return secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: made})
 			},
 			"patch": func() (proto.Message, error) {
 				return secrets.Patch(ctx(t), &metav1.PatchRequest{
@@ -230,7 +231,8 @@ func TestSecretValuesAreNotRepeated(t *testing.T) {
 	docker.Type = "kubernetes.io/dockercfg"
 	docker2 := newSecret("docker2", map[string]string{".dockerconfigjson": `{"auths":` + canary})
 	docker2.Type = "kubernetes.io/dockerconfigjson"
-	must(secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("s", map[string]string{"k": canary})}))(t)
+	must(secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: newSecret("s",
+		map[string]string{"k": canary})}))(t)
 
 	said := map[string]string{}
 	try := func(name string, f func(opts ...grpc.CallOption) error) {
@@ -247,7 +249,7 @@ func TestSecretValuesAreNotRepeated(t *testing.T) {
 	for _, s := range []*corev1.Secret{odd, docker, docker2, keyPair(canary, canary),
 		keyPair("-----BEGIN "+canary+"-----\n-----END "+canary+"-----", canary)} {
 		try(s.Metadata.Name, func(opts ...grpc.CallOption) error {
-			_, err := secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}, opts...)
+			_, err := secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}, opts...)
 			return err
 		})
 	}
@@ -309,7 +311,7 @@ func TestKeyPairsThatAreNoneAreWarnedOf(t *testing.T) {
 		return header.Get(warning.MetadataKey)
 	}
 	if w := warnings(func(ctx context.Context, opts ...grpc.CallOption) error {
-		_, err := secrets.Create(ctx, &corev1.CreateSecretRequest{Object: good}, opts...)
+		_, err := secrets.Create(ctx, &corev1rpc.CreateSecretRequest{Object: good}, opts...)
 		return err
 	}); len(w) != 0 {
 		t.Errorf("a good pair: %q", w)
@@ -317,7 +319,7 @@ func TestKeyPairsThatAreNoneAreWarnedOf(t *testing.T) {
 	bad := clone(good)
 	bad.Data["tls.key"] = []byte("x")
 	if w := warnings(func(ctx context.Context, opts ...grpc.CallOption) error {
-		_, err := secrets.Update(ctx, &corev1.UpdateSecretRequest{Object: bad}, opts...)
+		_, err := secrets.Update(ctx, &corev1rpc.UpdateSecretRequest{Object: bad}, opts...)
 		return err
 	}); len(w) != 1 || !strings.Contains(w[0], "tls.crt and tls.key are not a certificate and its private key") {
 		t.Errorf("a bad pair: %q", w)
@@ -331,7 +333,7 @@ func TestSecretsWithCertificatesAreForIngresses(t *testing.T) {
 	certificate := newSecret("certificate", map[string]string{"tls.crt": canary, "tls.key": canary})
 	certificate.Type = "kubernetes.io/tls"
 	for _, s := range []*corev1.Secret{certificate, newSecret("other", map[string]string{"k": canary})} {
-		must(c.admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
+		must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	}
 	for controller, sees := range map[string]string{"ingress": "certificate", "garbage-collector": "", "namespace": ""} {
 		secrets := c.controller(controller).secrets()

@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/apierrors"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -88,7 +89,7 @@ func FuzzSelectors(f *testing.F) {
 // selectable starts a server with pods that differ in what one selects by, and returns them in the order of lists.
 func selectable(f *testing.F) (*cluster, []*corev1.Pod) {
 	c := start(f)
-	must(c.admin().Namespaces.Create(ctx(f), &corev1.CreateNamespaceRequest{
+	must(c.admin().Namespaces.Create(ctx(f), &corev1rpc.CreateNamespaceRequest{
 		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "other"}}}))(f)
 	for _, n := range []string{"n1", "n2"} {
 		c.register(n)

@@ -23,6 +23,7 @@ import (
 	"monoplane.dev/rules/servicerange"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -45,7 +46,7 @@ func at(ip string) func(*corev1.ServiceSpec) { return func(s *corev1.ServiceSpec
 
 func (c client) makeService(t testing.TB, s *corev1.Service, dryRun ...string) (*corev1.Service, error) {
 	t.Helper()
-	return c.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: s, DryRun: dryRun})
+	return c.Services.Create(ctx(t), &corev1rpc.CreateServiceRequest{Object: s, DryRun: dryRun})
 }
 
 func (c client) patchService(t testing.TB, name, patch string) (*corev1.Service, error) {
@@ -150,7 +151,7 @@ func TestServicesAreGivenNodePorts(t *testing.T) {
 	must(admin.makeService(t, newService("c", typed("NodePort"))))(t)
 	// What is given stays when the same manifest is applied again.
 	next := newService("a", typed("NodePort"))
-	again := must(admin.Services.Update(ctx(t), &corev1.UpdateServiceRequest{Object: next}))(t)
+	again := must(admin.Services.Update(ctx(t), &corev1rpc.UpdateServiceRequest{Object: next}))(t)
 	if again.Spec.Ports[0].NodePort != port || again.Spec.ClusterIP != a.Spec.ClusterIP ||
 		again.Metadata.ResourceVersion != a.Metadata.ResourceVersion {
 		t.Errorf("applied again: %v", again)
@@ -243,7 +244,7 @@ func TestServicesWarn(t *testing.T) {
 	}
 	create := func(s *corev1.Service) string {
 		return said(func(header grpc.CallOption) error {
-			_, err := admin.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: s}, header)
+			_, err := admin.Services.Create(ctx(t), &corev1rpc.CreateServiceRequest{Object: s}, header)
 			return err
 		})
 	}
@@ -252,7 +253,7 @@ func TestServicesWarn(t *testing.T) {
 	}
 	carried := start(t, func(c *apiserver.Config) { c.PodNetwork = true }).admin()
 	if text := said(func(header grpc.CallOption) error {
-		_, err := carried.Services.Create(ctx(t), &corev1.CreateServiceRequest{Object: newService("a")}, header)
+		_, err := carried.Services.Create(ctx(t), &corev1rpc.CreateServiceRequest{Object: newService("a")}, header)
 		return err
 	}); text != "" {
 		t.Errorf("of a cluster IP to which traffic is carried: %q", text)
@@ -382,9 +383,9 @@ func churn(t *testing.T, r *rand.Rand, c client) {
 	}
 	switch r.IntN(5) {
 	case 0, 1:
-		_, _ = c.Services.Create(call, &corev1.CreateServiceRequest{Object: s})
+		_, _ = c.Services.Create(call, &corev1rpc.CreateServiceRequest{Object: s})
 	case 2:
-		_, _ = c.Services.Update(call, &corev1.UpdateServiceRequest{Object: s})
+		_, _ = c.Services.Update(call, &corev1rpc.UpdateServiceRequest{Object: s})
 	case 3:
 		_, _ = c.Services.Delete(call, &metav1.DeleteRequest{Namespace: "default", Name: name})
 	case 4:

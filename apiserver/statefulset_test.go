@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -34,7 +35,7 @@ func newStatefulSet(name string) *appsv1.StatefulSet {
 // spec: WORK-2, OBJ-5
 func TestStatefulSetsAreFilledIn(t *testing.T) {
 	c := start(t).admin()
-	o := must(c.StatefulSets.Create(ctx(t), &appsv1.CreateStatefulSetRequest{Object: newStatefulSet("web")}))(t)
+	o := must(c.StatefulSets.Create(ctx(t), &appsv1rpc.CreateStatefulSetRequest{Object: newStatefulSet("web")}))(t)
 	s := o.GetSpec()
 	if s.GetReplicas() != 1 || s.GetPodManagementPolicy() != "OrderedReady" || s.GetRevisionHistoryLimit() != 10 ||
 		s.GetUpdateStrategy().GetType() != "RollingUpdate" ||
@@ -47,7 +48,7 @@ func TestStatefulSetsAreFilledIn(t *testing.T) {
 	next := clone(o)
 	next.Spec.MinReadySeconds, next.Spec.Ordinals = 5, &appsv1.StatefulSetOrdinals{Start: 3}
 	next.Status = &appsv1.StatefulSetStatus{Replicas: 7}
-	next = must(c.StatefulSets.Update(ctx(t), &appsv1.UpdateStatefulSetRequest{Object: next}))(t)
+	next = must(c.StatefulSets.Update(ctx(t), &appsv1rpc.UpdateStatefulSetRequest{Object: next}))(t)
 	if next.GetStatus().GetReplicas() != 0 || next.GetMetadata().GetGeneration() != 2 {
 		t.Errorf("updated %v", next)
 	}
@@ -61,14 +62,14 @@ func TestStatefulSetsAreFilledIn(t *testing.T) {
 	} {
 		moved := clone(next)
 		change(moved.Spec)
-		_, err := c.StatefulSets.Update(ctx(t), &appsv1.UpdateStatefulSetRequest{Object: moved})
+		_, err := c.StatefulSets.Update(ctx(t), &appsv1rpc.UpdateStatefulSetRequest{Object: moved})
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), "are forbidden") {
 			t.Errorf("%s can be changed: %v", name, err)
 		}
 	}
 	told := clone(next)
 	told.Spec.ServiceName, told.Status = "x", &appsv1.StatefulSetStatus{Replicas: 3, CollisionCount: ptr(int32(2))}
-	told = must(c.StatefulSets.UpdateStatus(ctx(t), &appsv1.UpdateStatefulSetRequest{Object: told}))(t)
+	told = must(c.StatefulSets.UpdateStatus(ctx(t), &appsv1rpc.UpdateStatefulSetRequest{Object: told}))(t)
 	if told.GetStatus().GetReplicas() != 3 || told.GetSpec().GetServiceName() != "db" {
 		t.Errorf("status written: %v", told)
 	}
@@ -77,7 +78,7 @@ func TestStatefulSetsAreFilledIn(t *testing.T) {
 	} {
 		wrong := clone(told)
 		wrong.Status = bad
-		if _, err := c.StatefulSets.UpdateStatus(ctx(t), &appsv1.UpdateStatefulSetRequest{Object: wrong}); !apierrors.Is(
+		if _, err := c.StatefulSets.UpdateStatus(ctx(t), &appsv1rpc.UpdateStatefulSetRequest{Object: wrong}); !apierrors.Is(
 			err, apierrors.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -124,7 +125,7 @@ func TestStatefulSetsAreChecked(t *testing.T) {
 	} {
 		o := newStatefulSet("bad")
 		x.change(o)
-		_, err := c.StatefulSets.Create(ctx(t), &appsv1.CreateStatefulSetRequest{Object: o})
+		_, err := c.StatefulSets.Create(ctx(t), &appsv1rpc.CreateStatefulSetRequest{Object: o})
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -132,7 +133,7 @@ func TestStatefulSetsAreChecked(t *testing.T) {
 	good := newStatefulSet("good") // a claim is a volume, and what identity decides is not judged
 	good.Spec.Template.Spec.Containers[0].VolumeMounts = []*corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	good.Spec.Template.Spec.Hostname = "NOT VALID"
-	must(c.StatefulSets.Create(ctx(t), &appsv1.CreateStatefulSetRequest{Object: good}))(t)
+	must(c.StatefulSets.Create(ctx(t), &appsv1rpc.CreateStatefulSetRequest{Object: good}))(t)
 
 	scale := must(c.StatefulSets.PatchScale(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "good",
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"spec":{"replicas":4}}`)}))(t)
@@ -140,7 +141,7 @@ func TestStatefulSetsAreChecked(t *testing.T) {
 		t.Errorf("scale %v", scale)
 	}
 	scale.Spec = &autoscalingv1.ScaleSpec{Replicas: 2}
-	must(c.StatefulSets.UpdateScale(ctx(t), &appsv1.UpdateStatefulSetScaleRequest{Object: scale}))(t)
+	must(c.StatefulSets.UpdateScale(ctx(t), &appsv1rpc.UpdateStatefulSetScaleRequest{Object: scale}))(t)
 	now := must(c.StatefulSets.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "good"}))(t)
 	if now.GetSpec().GetReplicas() != 2 {
 		t.Errorf("scaled to %d", now.GetSpec().GetReplicas())

@@ -13,8 +13,10 @@ import (
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	storagev1rpc "monoplane.dev/api/storage/v1/rpc"
 )
 
 func gigabytes(n string) map[string]*metav1.Quantity {
@@ -43,13 +45,13 @@ func (c *cluster) class(name, annotation string, expands bool) *storagev1.Storag
 	if annotation != "" {
 		class.Metadata.Annotations = map[string]string{annotation: "true"}
 	}
-	return must(c.admin().StorageClasses.Create(ctx(c.t), &storagev1.CreateStorageClassRequest{Object: class}))(c.t)
+	return must(c.admin().StorageClasses.Create(ctx(c.t), &storagev1rpc.CreateStorageClassRequest{Object: class}))(c.t)
 }
 
 func (c *cluster) claim(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	return must(c.admin().PersistentVolumeClaims.Create(ctx(c.t),
-		&corev1.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
+		&corev1rpc.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
 }
 
 // spec: OBJ-5, DEL-6
@@ -58,7 +60,7 @@ func TestPersistentVolumes(t *testing.T) {
 	admin, controller := c.admin(), c.controller("persistentvolume")
 	asked := newVolume("v")
 	asked.Status = &corev1.PersistentVolumeStatus{Phase: "Bound"}
-	v := must(admin.PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: asked}))(t)
+	v := must(admin.PersistentVolumes.Create(ctx(t), &corev1rpc.CreatePersistentVolumeRequest{Object: asked}))(t)
 	if v.Spec.PersistentVolumeReclaimPolicy != "Retain" || v.Spec.GetVolumeMode() != "Filesystem" ||
 		v.Status.Phase != "Pending" ||
 		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch) || len(v.Metadata.Finalizers) != 1 ||
@@ -69,7 +71,7 @@ func TestPersistentVolumes(t *testing.T) {
 	c.clock.Step(time.Minute)
 	next := clone(v)
 	next.Status.Phase, next.Spec.StorageClassName = "Available", "ignored"
-	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: next}))(t)
+	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: next}))(t)
 	if v.Status.Phase != "Available" || v.Spec.StorageClassName != "" ||
 		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
 		t.Errorf("status: %v", v)
@@ -77,7 +79,7 @@ func TestPersistentVolumes(t *testing.T) {
 	c.clock.Step(time.Minute)
 	same := clone(v)
 	same.Status.LastPhaseTransitionTime, same.Status.Message = nil, "m"
-	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: same}))(t)
+	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: same}))(t)
 	if v.Status.Message != "m" || !value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
 		t.Errorf("the phase has not changed: %v", v.Status)
 	}
@@ -85,14 +87,14 @@ func TestPersistentVolumes(t *testing.T) {
 	// The scheduler keeps the volume for a claim; the status of the request is not looked at.
 	bound := clone(v)
 	bound.Spec.ClaimRef, bound.Status.Phase = &corev1.ObjectReference{Namespace: "default", Name: "c"}, "Failed"
-	v = must(c.scheduler().PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: bound}))(t)
+	v = must(c.scheduler().PersistentVolumes.Update(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: bound}))(t)
 	if v.Spec.ClaimRef.GetName() != "c" || v.Status.Phase != "Available" {
 		t.Errorf("kept: %v", v)
 	}
 	moved := clone(v)
 	moved.Spec.PersistentVolumeSource.HostPath.Path = "/other"
 	if _, err := admin.PersistentVolumes.Update(ctx(t),
-		&corev1.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
+		&corev1rpc.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("moved: %v", err)
 	}
 
@@ -106,7 +108,7 @@ func TestPersistentVolumes(t *testing.T) {
 	}
 	released := clone(marked)
 	released.Metadata.Finalizers = nil
-	must(controller.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: released}))(t)
+	must(controller.PersistentVolumes.Update(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: released}))(t)
 	if _, err := admin.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err,
 		apierrors.NotFound) {
 		t.Errorf("still there: %v", err)
@@ -125,7 +127,7 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		next := clone(o)
 		change(next)
 		told = nil
-		return admin.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next},
+		return admin.PersistentVolumeClaims.Update(ctx(t), &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: next},
 			grpc.Header(&told))
 	}
 	grow := func(o *corev1.PersistentVolumeClaim) { o.Spec.Resources.Requests = gigabytes("2") }
@@ -150,7 +152,7 @@ func TestPersistentVolumeClaims(t *testing.T) {
 			AccessModes: []string{"ReadWriteOnce"}}
 		next.Spec.VolumeName = "ignored"
 		p = must(controller.PersistentVolumeClaims.UpdateStatus(ctx(t),
-			&corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
+			&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
 		if p.Status.Phase != "Bound" || p.Spec.VolumeName != "v" {
 			t.Errorf("%q: status: %v", class, p)
 		}
@@ -183,7 +185,8 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		}
 		next := clone(p)
 		next.Metadata.Finalizers = nil
-		must(controller.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
+		must(controller.PersistentVolumeClaims.Update(ctx(t),
+			&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
 	}
 	if l := must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{}))(t); len(l.Items) != 0 {
 		t.Errorf("%d claims left", len(l.Items))
@@ -232,7 +235,7 @@ func TestDefaultStorageClass(t *testing.T) {
 	next := clone(made)
 	next.Provisioner = "example.com/other"
 	if _, err := c.admin().StorageClasses.Update(ctx(t),
-		&storagev1.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+		&storagev1rpc.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("another provisioner: %v", err)
 	}
 	must(c.admin().StorageClasses.Delete(ctx(t), &metav1.DeleteRequest{Name: "young"}))(t)
@@ -243,7 +246,7 @@ func TestDefaultStorageClass(t *testing.T) {
 func TestWhoMayUseStorage(t *testing.T) {
 	c := start(t)
 	v := must(c.admin().PersistentVolumes.Create(ctx(t),
-		&corev1.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
+		&corev1rpc.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
 	p := c.claim(newClaim("p"))
 	c.class("s", "", false)
 	for name, who := range map[string]struct {
@@ -276,16 +279,16 @@ func TestWhoMayUseStorage(t *testing.T) {
 		check("select a node", who.write, err)
 		o := clone(v)
 		o.Metadata.ResourceVersion = ""
-		_, err = s.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
+		_, err = s.PersistentVolumes.Update(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: o})
 		check("update a volume", who.write, err)
-		_, err = s.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
+		_, err = s.PersistentVolumes.UpdateStatus(ctx(t), &corev1rpc.UpdatePersistentVolumeRequest{Object: o})
 		check("write a volume's status", who.writeStatus, err)
 		q := clone(p)
 		q.Metadata.ResourceVersion = ""
-		_, err = s.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: q})
+		_, err = s.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: q})
 		check("write a claim's status", who.writeStatus, err)
 		_, err = s.PersistentVolumes.Create(ctx(t),
-			&corev1.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
+			&corev1rpc.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
 		check("create a volume", who.makeVolume, err)
 		_, err = s.PersistentVolumeClaims.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "p"})
 		check("delete a claim", false, err)
@@ -301,13 +304,13 @@ func TestPodsWithClaims(t *testing.T) {
 	}}}
 	p.Spec.Containers[0].VolumeMounts = []*corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	var header metadata.MD
-	must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}, grpc.Header(&header)))(t)
+	must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: p}, grpc.Header(&header)))(t)
 	if w := header.Get("warning"); len(w) > 0 {
 		t.Errorf("warnings %q", w)
 	}
 	q := newPod("empty")
 	q.Spec.Volumes = []*corev1.Volume{{Name: "data"}}
-	if q = must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}))(t); q.Spec.Volumes[0].
+	if q = must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: q}))(t); q.Spec.Volumes[0].
 		GetVolumeSource().GetEmptyDir() == nil {
 		t.Errorf("a volume without a source: %v", q.Spec.Volumes)
 	}

@@ -14,7 +14,9 @@ import (
 	"monoplane.dev/apiserver/store"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
+	authenticationv1rpc "monoplane.dev/api/authentication/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -26,18 +28,18 @@ const (
 // account creates a service account of namespace default.
 func (c *cluster) account(name string) *corev1.ServiceAccount {
 	c.t.Helper()
-	return must(c.admin().ServiceAccounts.Create(c.t.Context(), &corev1.CreateServiceAccountRequest{
+	return must(c.admin().ServiceAccounts.Create(c.t.Context(), &corev1rpc.CreateServiceAccountRequest{
 		Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}},
 	}))(c.t)
 }
 
 // tokenRequest asks for a token of the account "builder".
-func tokenRequest(change ...func(*authenticationv1.TokenRequestSpec)) *corev1.CreateTokenServiceAccountRequest {
+func tokenRequest(change ...func(*authenticationv1.TokenRequestSpec)) *corev1rpc.CreateTokenServiceAccountRequest {
 	spec := &authenticationv1.TokenRequestSpec{}
 	for _, f := range change {
 		f(spec)
 	}
-	return &corev1.CreateTokenServiceAccountRequest{
+	return &corev1rpc.CreateTokenServiceAccountRequest{
 		Namespace: "default", Name: "builder", Object: &authenticationv1.TokenRequest{Spec: spec},
 	}
 }
@@ -84,7 +86,7 @@ func said(t *testing.T, token string) (header, claims map[string]any) {
 
 func (c *cluster) review(token string, audiences ...string) *authenticationv1.TokenReviewStatus {
 	c.t.Helper()
-	return must(c.admin().TokenReviews.Create(c.t.Context(), &authenticationv1.CreateTokenReviewRequest{
+	return must(c.admin().TokenReviews.Create(c.t.Context(), &authenticationv1rpc.CreateTokenReviewRequest{
 		Object: &authenticationv1.TokenReview{Spec: &authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}},
 	}))(c.t).GetStatus()
 }
@@ -141,9 +143,9 @@ func TestTokensEnd(t *testing.T) {
 	admin := c.admin()
 	pod := newPod("p")
 	pod.Spec.ServiceAccountName = "builder"
-	pod = must(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: pod}))(t)
-	node := must(admin.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n")}))(t)
-	secret := must(admin.Secrets.Create(ctx(t), &corev1.CreateSecretRequest{
+	pod = must(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod}))(t)
+	node := must(admin.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n")}))(t)
+	secret := must(admin.Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{
 		Object: &corev1.Secret{Metadata: &metav1.ObjectMeta{Name: "s", Namespace: "default"}},
 	}))(t)
 	free, brief := c.token(), c.token(lasting(600))
@@ -164,7 +166,7 @@ func TestTokensEnd(t *testing.T) {
 	c.refused(toPod, "its pod is gone")
 	again := newPod("p")
 	again.Spec.ServiceAccountName = "builder"
-	must(admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: again}))(t)
+	must(admin.Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: again}))(t)
 	c.refused(toPod, "its pod is gone")
 	must(admin.Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n"}))(t)
 	c.refused(toNode, "its node is gone")
@@ -190,7 +192,7 @@ func TestTokensOfObjectsThatWaitToGo(t *testing.T) {
 	pod := newPod("p")
 	pod.Spec.ServiceAccountName = "builder"
 	pod.Metadata.Finalizers = []string{"example.com/hold"}
-	pod = must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: pod}))(t)
+	pod = must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod}))(t)
 	token := c.token(boundTo("Pod", "p", pod.GetMetadata().GetUid()))
 	must(c.admin().Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "p"}))(t)
 	if !c.review(token).GetAuthenticated() {
@@ -216,23 +218,23 @@ func TestTokenRequestsThatAreRefused(t *testing.T) {
 	c := start(t)
 	account := c.account("builder")
 	c.account("other")
-	must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("p")}))(t)
-	change := func(f func(*corev1.CreateTokenServiceAccountRequest)) *corev1.CreateTokenServiceAccountRequest {
+	must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: newPod("p")}))(t)
+	change := func(f func(*corev1rpc.CreateTokenServiceAccountRequest)) *corev1rpc.CreateTokenServiceAccountRequest {
 		r := tokenRequest()
 		f(r)
 		return r
 	}
-	meta := func(m *metav1.ObjectMeta) *corev1.CreateTokenServiceAccountRequest {
-		return change(func(r *corev1.CreateTokenServiceAccountRequest) { r.Object.Metadata = m })
+	meta := func(m *metav1.ObjectMeta) *corev1rpc.CreateTokenServiceAccountRequest {
+		return change(func(r *corev1rpc.CreateTokenServiceAccountRequest) { r.Object.Metadata = m })
 	}
 	for name, test := range map[string]struct {
-		request *corev1.CreateTokenServiceAccountRequest
+		request *corev1rpc.CreateTokenServiceAccountRequest
 		reason  apierrors.Reason
 		want    string
 	}{
 		"too brief": {tokenRequest(lasting(599)), apierrors.Invalid, "may not specify a duration less than 10 minutes"},
 		"too long":  {tokenRequest(lasting(1<<32 + 1)), apierrors.Invalid, "larger than 2^32 seconds"},
-		"no account": {change(func(r *corev1.CreateTokenServiceAccountRequest) { r.Name = "nobody" }), apierrors.NotFound,
+		"no account": {change(func(r *corev1rpc.CreateTokenServiceAccountRequest) { r.Name = "nobody" }), apierrors.NotFound,
 			`serviceaccounts "nobody" not found`},
 		"another name": {meta(&metav1.ObjectMeta{Name: "other"}), apierrors.Invalid,
 			"must match the service account name if specified"},
@@ -244,7 +246,7 @@ func TestTokenRequestsThatAreRefused(t *testing.T) {
 		"no pod": {tokenRequest(boundTo("Pod", "q", "")), apierrors.NotFound, `pods "q" not found`},
 		"a kind that nothing is bound to": {tokenRequest(boundTo("ConfigMap", "c", "")), apierrors.BadRequest,
 			"cannot bind token to object of type v1, Kind=ConfigMap"},
-		"dry run of nothing": {change(func(r *corev1.CreateTokenServiceAccountRequest) { r.DryRun = []string{"x"} }),
+		"dry run of nothing": {change(func(r *corev1rpc.CreateTokenServiceAccountRequest) { r.DryRun = []string{"x"} }),
 			apierrors.Invalid, "dryRun"},
 	} {
 		_, err := c.admin().ServiceAccounts.CreateToken(ctx(t), test.request)
@@ -269,8 +271,8 @@ func TestAgentsGetTokensOfTheirPods(t *testing.T) {
 	c := start(t)
 	c.account("builder")
 	agent := c.agent("n")
-	must(agent.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n")}))(t)
-	must(c.agent("m").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("m")}))(t)
+	must(agent.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("n")}))(t)
+	must(c.agent("m").Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: newNode("m")}))(t)
 	uids := make(map[string]string)
 	for name, node := range map[string]string{"mine": "n", "theirs": "m", "nobodys": ""} {
 		pod := newPod(name)
@@ -290,7 +292,7 @@ func TestAgentsGetTokensOfTheirPods(t *testing.T) {
 	}
 	mine := boundTo("Pod", "mine", uids["mine"])
 	for name, test := range map[string]struct {
-		request *corev1.CreateTokenServiceAccountRequest
+		request *corev1rpc.CreateTokenServiceAccountRequest
 		want    string
 	}{
 		"the API server's":  {tokenRequest(mine), ""},
@@ -332,7 +334,7 @@ func TestAgentsGetTokensOfTheirPods(t *testing.T) {
 		if _, err := c.as(u).ServiceAccounts.CreateToken(ctx(t), tokenRequest()); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("%s: %v", u.Name, err)
 		}
-		_, err := c.as(u).TokenReviews.Create(ctx(t), &authenticationv1.CreateTokenReviewRequest{
+		_, err := c.as(u).TokenReviews.Create(ctx(t), &authenticationv1rpc.CreateTokenReviewRequest{
 			Object: &authenticationv1.TokenReview{Spec: &authenticationv1.TokenReviewSpec{Token: token}},
 		})
 		if !apierrors.Is(err, apierrors.Forbidden) {
@@ -343,7 +345,7 @@ func TestAgentsGetTokensOfTheirPods(t *testing.T) {
 
 func TestWhoAmI(t *testing.T) {
 	c := start(t)
-	ask := &authenticationv1.CreateSelfSubjectReviewRequest{Object: &authenticationv1.SelfSubjectReview{}}
+	ask := &authenticationv1rpc.CreateSelfSubjectReviewRequest{Object: &authenticationv1.SelfSubjectReview{}}
 	for _, u := range []*authn.User{
 		{Name: "jane", Groups: []string{"devs"}, UID: "1", Extra: map[string][]string{"k": {"a", "b"}}},
 		adminUser(), agentUser("n", "key"), {Name: authn.SchedulerName}, {Name: authn.ControllerPrefix + "podgc"},
@@ -357,7 +359,7 @@ func TestWhoAmI(t *testing.T) {
 	if _, err := c.as(nil).SelfSubjectReviews.Create(ctx(t), ask); !apierrors.Is(err, apierrors.Unauthorized) {
 		t.Errorf("nobody: %v", err)
 	}
-	_, err := c.admin().TokenReviews.Create(ctx(t), &authenticationv1.CreateTokenReviewRequest{})
+	_, err := c.admin().TokenReviews.Create(ctx(t), &authenticationv1rpc.CreateTokenReviewRequest{})
 	if !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("no token: %v", err)
 	}

@@ -8,8 +8,10 @@ import (
 	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -35,7 +37,7 @@ func newDeployment(name string) *appsv1.Deployment {
 // spec: WORK-1, OBJ-5
 func TestDeploymentsAreFilledIn(t *testing.T) {
 	c := start(t).admin()
-	d := must(c.Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
+	d := must(c.Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
 	s := d.Spec
 	if s.GetReplicas() != 1 || s.Strategy.Type != "RollingUpdate" || s.GetRevisionHistoryLimit() != 10 ||
 		s.GetProgressDeadlineSeconds() != 600 || s.Strategy.RollingUpdate.MaxSurge.StrVal != "25%" ||
@@ -45,14 +47,14 @@ func TestDeploymentsAreFilledIn(t *testing.T) {
 	}
 	moved := clone(d)
 	moved.Spec.Selector.MatchLabels = map[string]string{"tier": "front"}
-	if _, err := c.Deployments.Update(ctx(t), &appsv1.UpdateDeploymentRequest{Object: moved}); !apierrors.Is(err,
+	if _, err := c.Deployments.Update(ctx(t), &appsv1rpc.UpdateDeploymentRequest{Object: moved}); !apierrors.Is(err,
 		apierrors.Invalid) || !strings.Contains(err.Error(), "spec.selector") {
 		t.Errorf("the selector may change: %v", err)
 	}
 	changed := clone(d)
 	changed.Status = &appsv1.DeploymentStatus{Replicas: 3}
 	changed.Spec.Paused = true
-	changed = must(c.Deployments.Update(ctx(t), &appsv1.UpdateDeploymentRequest{Object: changed}))(t)
+	changed = must(c.Deployments.Update(ctx(t), &appsv1rpc.UpdateDeploymentRequest{Object: changed}))(t)
 	if changed.Status.Replicas != 0 || changed.Metadata.Generation != 2 {
 		t.Errorf("updated to %v", changed)
 	}
@@ -61,14 +63,14 @@ func TestDeploymentsAreFilledIn(t *testing.T) {
 	// So Kubernetes' own controller says which ReplicaSet is the newest. Labels stay as they are.
 	told.Metadata.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
 	told.Metadata.Labels = map[string]string{"a": "b"}
-	told = must(c.Deployments.UpdateStatus(ctx(t), &appsv1.UpdateDeploymentRequest{Object: told}))(t)
+	told = must(c.Deployments.UpdateStatus(ctx(t), &appsv1rpc.UpdateDeploymentRequest{Object: told}))(t)
 	if !told.Spec.Paused || told.Status.ReadyReplicas != 1 || told.Metadata.Generation != 2 ||
 		told.Metadata.Annotations["deployment.kubernetes.io/revision"] != "1" || len(told.Metadata.Labels) > 0 {
 		t.Errorf("the status was updated to %v", told)
 	}
 	bad := clone(told)
 	bad.Status.ReadyReplicas = 4
-	if _, err := c.Deployments.UpdateStatus(ctx(t), &appsv1.UpdateDeploymentRequest{Object: bad}); !apierrors.Is(err,
+	if _, err := c.Deployments.UpdateStatus(ctx(t), &appsv1rpc.UpdateDeploymentRequest{Object: bad}); !apierrors.Is(err,
 		apierrors.Invalid) {
 		t.Errorf("more pods may be ready than there are: %v", err)
 	}
@@ -108,7 +110,7 @@ func TestBadWorkloadsAreRefused(t *testing.T) {
 	} {
 		d := newDeployment("bad")
 		x.change(d.Spec)
-		_, err := c.Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: d})
+		_, err := c.Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: d})
 		if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -119,12 +121,12 @@ func TestBadWorkloadsAreRefused(t *testing.T) {
 // spec: OBJ-15
 func TestScale(t *testing.T) {
 	c := start(t).admin()
-	must(c.Deployments.Create(ctx(t), &appsv1.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
-	must(c.ReplicaSets.Create(ctx(t), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+	must(c.Deployments.Create(ctx(t), &appsv1rpc.CreateDeploymentRequest{Object: newDeployment("web")}))(t)
+	must(c.ReplicaSets.Create(ctx(t), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec:     &appsv1.ReplicaSetSpec{Selector: webSelector(), Template: webTemplate()},
 	}}))(t)
-	rc := must(c.ReplicationControllers.Create(ctx(t), &corev1.CreateReplicationControllerRequest{
+	rc := must(c.ReplicationControllers.Create(ctx(t), &corev1rpc.CreateReplicationControllerRequest{
 		Object: &corev1.ReplicationController{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec:     &corev1.ReplicationControllerSpec{Template: webTemplate()},
@@ -145,7 +147,7 @@ func TestScale(t *testing.T) {
 			func() (*autoscalingv1.Scale, error) { return c.Deployments.GetScale(ctx(t), get) },
 			func() (*autoscalingv1.Scale, error) { return c.Deployments.PatchScale(ctx(t), patch) },
 			func(s *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
-				return c.Deployments.UpdateScale(ctx(t), &appsv1.UpdateDeploymentScaleRequest{Object: s})
+				return c.Deployments.UpdateScale(ctx(t), &appsv1rpc.UpdateDeploymentScaleRequest{Object: s})
 			},
 			func() int32 { return must(c.Deployments.Get(ctx(t), get))(t).Spec.GetReplicas() }, "app=web",
 		},
@@ -153,7 +155,7 @@ func TestScale(t *testing.T) {
 			func() (*autoscalingv1.Scale, error) { return c.ReplicaSets.GetScale(ctx(t), get) },
 			func() (*autoscalingv1.Scale, error) { return c.ReplicaSets.PatchScale(ctx(t), patch) },
 			func(s *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
-				return c.ReplicaSets.UpdateScale(ctx(t), &appsv1.UpdateReplicaSetScaleRequest{Object: s})
+				return c.ReplicaSets.UpdateScale(ctx(t), &appsv1rpc.UpdateReplicaSetScaleRequest{Object: s})
 			},
 			func() int32 { return must(c.ReplicaSets.Get(ctx(t), get))(t).Spec.GetReplicas() }, "app=web",
 		},
@@ -161,7 +163,7 @@ func TestScale(t *testing.T) {
 			func() (*autoscalingv1.Scale, error) { return c.ReplicationControllers.GetScale(ctx(t), get) },
 			func() (*autoscalingv1.Scale, error) { return c.ReplicationControllers.PatchScale(ctx(t), patch) },
 			func(s *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
-				return c.ReplicationControllers.UpdateScale(ctx(t), &corev1.UpdateReplicationControllerScaleRequest{Object: s})
+				return c.ReplicationControllers.UpdateScale(ctx(t), &corev1rpc.UpdateReplicationControllerScaleRequest{Object: s})
 			},
 			func() int32 { return must(c.ReplicationControllers.Get(ctx(t), get))(t).Spec.GetReplicas() },
 			"app=web,tier=front",

@@ -21,8 +21,8 @@ import (
 
 	"monoplane.dev/api/clients"
 
-	nodev1 "monoplane.dev/api/node/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 // Client holds a typed client for every service.
@@ -32,9 +32,9 @@ type Client struct {
 	clients.Clients
 
 	// NodeStreams is what node agents listen on; other programs have no use for it.
-	NodeStreams nodev1.NodeStreamsClient
+	NodeStreams nodev1rpc.NodeStreamsClient
 	// SchedulerStreams is what schedulers listen on; other programs have no use for it.
-	SchedulerStreams schedulingv1.SchedulerStreamsClient
+	SchedulerStreams schedulingv1rpc.SchedulerStreamsClient
 
 	conn grpc.ClientConnInterface
 }
@@ -43,8 +43,8 @@ type Client struct {
 func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
 		Clients:          clients.New(conn),
-		NodeStreams:      nodev1.NewNodeStreamsClient(conn),
-		SchedulerStreams: schedulingv1.NewSchedulerStreamsClient(conn),
+		NodeStreams:      nodev1rpc.NewNodeStreamsClient(conn),
+		SchedulerStreams: schedulingv1rpc.NewSchedulerStreamsClient(conn),
 		conn:             conn,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
@@ -19,7 +20,7 @@ func Example() {
 	defer stop()
 	c := client.New(server.Conn(apitest.User(authn.AdminName, authn.AdminsGroup)))
 
-	pod, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{
+	pod, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{
 		Namespace: "default",
 		Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: "hello"},
@@ -53,7 +54,7 @@ func ExampleNew_cache() {
 	done := make(chan error)
 	go func() { done <- pods.Run(ctx) }()
 
-	pod, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{
+	pod, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{
 		Namespace: "default",
 		Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: "hello"},

@@ -18,7 +18,7 @@ import (
 
 	"monoplane.dev/codec/json"
 
-	_ "monoplane.dev/api/node/v1"
+	_ "monoplane.dev/api/node/v1/rpc"
 	optionsv1 "monoplane.dev/api/options/v1"
 )
 

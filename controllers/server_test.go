@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
@@ -71,7 +72,7 @@ func must(t *testing.T, err error) {
 
 func createPod(t *testing.T, c *client.Client, namespace, name string, finalizers ...string) *corev1.Pod {
 	t.Helper()
-	p, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+	p, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
 		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
@@ -83,7 +84,7 @@ func createPod(t *testing.T, c *client.Client, namespace, name string, finalizer
 func bind(t *testing.T, as func(string, ...string) *client.Client, p *corev1.Pod, node string) {
 	t.Helper()
 	m := p.GetMetadata()
-	_, err := as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1.BindPodRequest{
+	_, err := as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1rpc.BindPodRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(),
 		Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: m.GetUid()},
 			Target: &corev1.ObjectReference{Kind: "Node", Name: node}},
@@ -94,7 +95,7 @@ func bind(t *testing.T, as func(string, ...string) *client.Client, p *corev1.Pod
 func node(t *testing.T, as func(string, ...string) *client.Client, name string) {
 	t.Helper()
 	_, err := as(authn.NodePrefix+name, authn.NodesGroup).Nodes.Create(t.Context(),
-		&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}})
+		&corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}})
 	must(t, err)
 }
 
@@ -160,7 +161,7 @@ func TestNamespace(t *testing.T) {
 	must(t, err)
 	run(t, ns, sa)
 	_, err = admin.Namespaces.Create(t.Context(),
-		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}}})
+		&corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}}})
 	must(t, err)
 	node(t, as, "n1")
 	pod := createPod(t, admin, "ns", "a")
@@ -181,7 +182,7 @@ func TestNamespace(t *testing.T) {
 	// The node's agent completes the deletion.
 	zero, uid := int64(0), pod.GetMetadata().GetUid()
 	agent := as(authn.NodePrefix+"n1", authn.NodesGroup)
-	_, err = agent.Pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	_, err = agent.Pods.UpdateStatus(t.Context(), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "a", Uid: uid}, Status: &corev1.PodStatus{Phase: "Succeeded"},
 	}})
 	must(t, err)
@@ -219,7 +220,7 @@ func TestBuiltinNamespacesComeBack(t *testing.T) {
 	must(t, err)
 	c := as(authn.ControllerPrefix + "namespace")
 	_, err = c.Namespaces.Create(t.Context(),
-		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "x"}}})
+		&corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "x"}}})
 	if !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the namespace controller makes any namespace: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent"
@@ -59,11 +60,11 @@ func TestReturn(t *testing.T) {
 		w.kill()
 		w.delete("gone", 0)
 		w.create("gone") // a successor of the same name
-		nodes := w.api.Calls(corev1.Nodes_Create_FullMethodName)
+		nodes := w.api.Calls(corev1rpc.Nodes_Create_FullMethodName)
 		w.begin()
 		time.Sleep(1900 * time.Millisecond)
 		synctest.Wait()
-		if n := w.api.Calls(corev1.Nodes_Create_FullMethodName); n != nodes {
+		if n := w.api.Calls(corev1rpc.Nodes_Create_FullMethodName); n != nodes {
 			t.Error("the node was registered too early")
 		}
 		w.expect("gone", "START main/0 @0s", "TERM main/0 @500ms")
@@ -86,7 +87,7 @@ func TestReturnWithoutServer(t *testing.T) {
 		w.delete("gone", 0)
 		w.create("new")
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_List_FullMethodName {
+			if method == corev1rpc.Pods_List_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -343,7 +344,7 @@ func TestNodeRefused(t *testing.T) {
 		w.create("a", annotated("stop-after", "3s"))
 		w.settle()
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Nodes_Create_FullMethodName {
+			if method == corev1rpc.Nodes_Create_FullMethodName {
 				return apierrors.NewForbidden(corev1.NodeKind, nodeName, "the name belongs to another machine")
 			}
 			return nil

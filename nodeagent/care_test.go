@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -50,7 +51,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("ready when it is well: %s", got)
 		}
 		time.Sleep(38 * time.Second)
-		if n := w.api.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 2 {
+		if n := w.api.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName); n != 2 {
 			t.Errorf("%d status writes, want 2", n)
 		}
 		time.Sleep(4 * time.Second)
@@ -293,7 +294,7 @@ func TestEphemeralContainers(t *testing.T) {
 				TargetContainerName:      "main",
 			})
 		}
-		_, err := w.c.Pods.UpdateEphemeralContainers(w.t.Context(), &corev1.UpdatePodRequest{
+		_, err := w.c.Pods.UpdateEphemeralContainers(w.t.Context(), &corev1rpc.UpdatePodRequest{
 			Namespace: "default", Name: "a", Object: p,
 		})
 		if err != nil {

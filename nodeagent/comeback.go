@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/podstate"
@@ -167,6 +168,6 @@ func (a *Agent) sayComingBack(ctx context.Context) bool {
 	}
 	setNodeCondition(want.Status, "Ready", "False", "KubeletNotReady",
 		"the agent has restarted and is finding out what runs on the node")
-	_, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+	_, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 	return err == nil || apierrors.Is(err, apierrors.Forbidden)
 }

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
@@ -111,7 +112,7 @@ func inWatchedWorld(t *testing.T, f func(w *world, rt *watched, log *logBuffer))
 
 func (w *world) configMap(name string, data map[string]string) {
 	w.t.Helper()
-	_, err := w.c.ConfigMaps.Create(w.t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+	_, err := w.c.ConfigMaps.Create(w.t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: data}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -120,7 +121,7 @@ func (w *world) configMap(name string, data map[string]string) {
 
 func (w *world) secret(name, kind string, data map[string]string) {
 	w.t.Helper()
-	_, err := w.c.Secrets.Create(w.t.Context(), &corev1.CreateSecretRequest{Object: &corev1.Secret{
+	_, err := w.c.Secrets.Create(w.t.Context(), &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Type: kind, StringData: data}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -208,14 +209,14 @@ func TestContainersWaitForTheirVariables(t *testing.T) {
 
 // watching counts the watches that are begun.
 type watching struct {
-	corev1.ConfigMapsClient
+	corev1rpc.ConfigMapsClient
 	begun *atomic.Int64
 }
 
-// Watch implements corev1.ConfigMapsClient.
+// Watch implements corev1rpc.ConfigMapsClient.
 func (c watching) Watch(
 	ctx context.Context, req *metav1.WatchRequest, opts ...grpc.CallOption,
-) (grpc.ServerStreamingClient[corev1.ConfigMapEvents], error) {
+) (grpc.ServerStreamingClient[corev1rpc.ConfigMapEvents], error) {
 	c.begun.Add(1)
 	return c.ConfigMapsClient.Watch(ctx, req, opts...)
 }
@@ -238,7 +239,7 @@ func TestAgentsWatchWhatPodsUse(t *testing.T) {
 		for i := range 20 {
 			w.phase(fmt.Sprint("p", i), "Running")
 		}
-		reads := w.api.Calls(corev1.ConfigMaps_Get_FullMethodName) + w.api.Calls(corev1.Secrets_Watch_FullMethodName)
+		reads := w.api.Calls(corev1rpc.ConfigMaps_Get_FullMethodName) + w.api.Calls(corev1rpc.Secrets_Watch_FullMethodName)
 		if n := watches.Load(); n != 1 || reads != 0 {
 			w.t.Errorf("%d watches and %d reads for 20 pods", n, reads)
 		}

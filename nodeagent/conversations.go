@@ -14,7 +14,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/calls"
 	"monoplane.dev/nodeagent/podstate"
@@ -26,7 +26,7 @@ import (
 const streamPiece = 32<<10 - 128
 
 // exec runs a command in a container. spec: CTR-9
-func (a *Agent) exec(ctx context.Context, ask *nodev1.ExecCall, answer *calls.Answer) error {
+func (a *Agent) exec(ctx context.Context, ask *nodev1rpc.ExecCall, answer *calls.Answer) error {
 	o := ask.GetOptions()
 	in, err := a.runningInstance(ask.GetUid(), o.GetContainer())
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Agent) exec(ctx context.Context, ask *nodev1.ExecCall, answer *calls.An
 }
 
 // attach joins the first process of a container. spec: CTR-9
-func (a *Agent) attach(ctx context.Context, ask *nodev1.AttachCall, answer *calls.Answer) error {
+func (a *Agent) attach(ctx context.Context, ask *nodev1rpc.AttachCall, answer *calls.Answer) error {
 	o := ask.GetOptions()
 	in, err := a.runningInstance(ask.GetUid(), o.GetContainer())
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *Agent) attach(ctx context.Context, ask *nodev1.AttachCall, answer *call
 }
 
 // forward connects the caller with a port of a pod. spec: CTR-9
-func (a *Agent) forward(ctx context.Context, ask *nodev1.PortForwardCall, answer *calls.Answer) error {
+func (a *Agent) forward(ctx context.Context, ask *nodev1rpc.PortForwardCall, answer *calls.Answer) error {
 	sandbox, err := a.sandboxOf(ask.GetUid())
 	if err != nil || ask.GetPort() == 0 {
 		return err

@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/client/calls"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/runtime/stream"
@@ -26,20 +26,20 @@ import (
 
 // talks is the server's side of conversations: it asks, and hands over the stream of each answer.
 type talks struct {
-	nodev1.UnimplementedNodeStreamsServer
+	nodev1rpc.UnimplementedNodeStreamsServer
 
-	calls   chan *nodev1.Call
+	calls   chan *nodev1rpc.Call
 	answers chan *talk
 }
 
 // talk is one conversation.
 type talk struct {
-	nodev1.NodeStreams_AnswerServer
+	nodev1rpc.NodeStreams_AnswerServer
 
 	over chan struct{}
 }
 
-func (s *talks) Listen(_ *nodev1.ListenRequest, stream nodev1.NodeStreams_ListenServer) error {
+func (s *talks) Listen(_ *nodev1rpc.ListenRequest, stream nodev1rpc.NodeStreams_ListenServer) error {
 	for {
 		select {
 		case c := <-s.calls:
@@ -52,7 +52,7 @@ func (s *talks) Listen(_ *nodev1.ListenRequest, stream nodev1.NodeStreams_Listen
 	}
 }
 
-func (s *talks) Answer(stream nodev1.NodeStreams_AnswerServer) error {
+func (s *talks) Answer(stream nodev1rpc.NodeStreams_AnswerServer) error {
 	if _, err := stream.Recv(); err != nil { // Which call it is.
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *talks) Answer(stream nodev1.NodeStreams_AnswerServer) error {
 }
 
 // ask begins a conversation.
-func (s *talks) ask(c *nodev1.Call) *talk {
+func (s *talks) ask(c *nodev1rpc.Call) *talk {
 	s.calls <- c
 	return <-s.answers
 }
@@ -82,7 +82,7 @@ func (t *talk) end() { close(t.over) }
 // say sends input.
 func (t *talk) say(w *world, in *corev1.StreamInput) {
 	w.t.Helper()
-	if err := t.Send(&nodev1.Frame{Input: in}); err != nil {
+	if err := t.Send(&nodev1rpc.Frame{Input: in}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -160,12 +160,12 @@ func (s *scripted) Forward(ctx context.Context, _ string, port int32, near strea
 func inTalks(t *testing.T, rt *scripted, f func(w *world, s *talks, runs, ended *corev1.Pod)) {
 	dir := t.TempDir()
 	inWorld(t, func(w *world) {
-		s := &talks{calls: make(chan *nodev1.Call), answers: make(chan *talk)}
+		s := &talks{calls: make(chan *nodev1rpc.Call), answers: make(chan *talk)}
 		srv := inproc.NewServer(nil, nil)
 		defer srv.Stop()
-		nodev1.RegisterNodeStreamsServer(srv, s)
+		nodev1rpc.RegisterNodeStreamsServer(srv, s)
 		c := *w.cfg.Client
-		c.NodeStreams = nodev1.NewNodeStreamsClient(srv.Conn())
+		c.NodeStreams = nodev1rpc.NewNodeStreamsClient(srv.Conn())
 		w.cfg.Client, w.cfg.PodLogDir, w.cfg.NoStreams, w.cfg.Streams = &c, dir, false, rt
 		w.start()
 		runs := w.create("runs")
@@ -177,15 +177,15 @@ func inTalks(t *testing.T, rt *scripted, f func(w *world, s *talks, runs, ended 
 	})
 }
 
-func execCall(p *corev1.Pod, o *corev1.PodExecOptions) *nodev1.Call {
+func execCall(p *corev1.Pod, o *corev1.PodExecOptions) *nodev1rpc.Call {
 	o.Container = "main"
-	return &nodev1.Call{Id: "x", Request: &nodev1.Call_Exec{Exec: &nodev1.ExecCall{
+	return &nodev1rpc.Call{Id: "x", Request: &nodev1rpc.Call_Exec{Exec: &nodev1rpc.ExecCall{
 		Uid: p.GetMetadata().GetUid(), Options: o,
 	}}}
 }
 
-func forwardCall(p *corev1.Pod, port int32) *nodev1.Call {
-	return &nodev1.Call{Id: "x", Request: &nodev1.Call_PortForward{PortForward: &nodev1.PortForwardCall{
+func forwardCall(p *corev1.Pod, port int32) *nodev1rpc.Call {
+	return &nodev1rpc.Call{Id: "x", Request: &nodev1rpc.Call_PortForward{PortForward: &nodev1rpc.PortForwardCall{
 		Uid: p.GetMetadata().GetUid(), Port: port,
 	}}}
 }
@@ -289,7 +289,7 @@ func TestConversationEnds(t *testing.T) {
 			answer.end()
 		}
 		code, err = 0, nil
-		attach := s.ask(&nodev1.Call{Id: "x", Request: &nodev1.Call_Attach{Attach: &nodev1.AttachCall{
+		attach := s.ask(&nodev1rpc.Call{Id: "x", Request: &nodev1rpc.Call_Attach{Attach: &nodev1rpc.AttachCall{
 			Uid: runs.GetMetadata().GetUid(), Options: &corev1.PodAttachOptions{Container: "main", Stdin: true},
 		}}})
 		if h := attach.listen(nil); !h.accepted {
@@ -311,7 +311,7 @@ func TestConversationsRefused(t *testing.T) {
 		nobody := &corev1.Pod{Metadata: runs.GetMetadata().Shallow()}
 		nobody.Metadata.Uid = "other"
 		for name, c := range map[string]struct {
-			call *nodev1.Call
+			call *nodev1rpc.Call
 			want string
 		}{
 			"exec, no pod": {execCall(nobody, &corev1.PodExecOptions{Command: []string{"x"}}),

@@ -13,7 +13,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec"
 	"monoplane.dev/nodeagent/podstate"
@@ -27,7 +27,7 @@ const (
 )
 
 // serveDocument answers with what kubelets serve at a path of their own.
-func (a *Agent) serveDocument(ctx context.Context, ask *nodev1.DocumentCall, send func([]byte) error) error {
+func (a *Agent) serveDocument(ctx context.Context, ask *nodev1rpc.DocumentCall, send func([]byte) error) error {
 	doc, err := a.document(ctx, ask)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (a *Agent) serveDocument(ctx context.Context, ask *nodev1.DocumentCall, sen
 	return nil
 }
 
-func (a *Agent) document(ctx context.Context, ask *nodev1.DocumentCall) (*nodev1.Document, error) {
+func (a *Agent) document(ctx context.Context, ask *nodev1rpc.DocumentCall) (*nodev1rpc.Document, error) {
 	var body []byte
 	var err error
 	kind := jsonType
@@ -80,7 +80,7 @@ func (a *Agent) document(ctx context.Context, ask *nodev1.DocumentCall) (*nodev1
 	if err != nil {
 		return nil, fmt.Errorf("%s of node %q: %w", strings.TrimPrefix(ask.GetPath(), "/"), a.cfg.NodeName, err)
 	}
-	return &nodev1.Document{ContentType: kind, Body: body}, nil
+	return &nodev1rpc.Document{ContentType: kind, Body: body}, nil
 }
 
 // here returns the workers of pods of which something is, or is to be, on this machine, in the order of their names.

@@ -9,7 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
@@ -84,10 +84,10 @@ func TestFeaturesAreReported(t *testing.T) {
 			t.Errorf("registered with\n%swant\n%s", got, want)
 		}
 		time.Sleep(report)
-		writes := w.api.Calls(corev1.Nodes_UpdateStatus_FullMethodName)
+		writes := w.api.Calls(corev1rpc.Nodes_UpdateStatus_FullMethodName)
 		a.set(nil, groups, usual, silent) // in another order
 		time.Sleep(report)
-		if n := w.api.Calls(corev1.Nodes_UpdateStatus_FullMethodName) - writes; n != 1 || w.offers() != want {
+		if n := w.api.Calls(corev1rpc.Nodes_UpdateStatus_FullMethodName) - writes; n != 1 || w.offers() != want {
 			t.Errorf("the status was written %d times, want once, with\n%s", n, w.offers())
 		}
 		a.set(context.DeadlineExceeded, nil)

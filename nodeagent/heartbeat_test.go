@@ -15,7 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -118,7 +120,7 @@ func TestNodeIsWrittenWhileItRegisters(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := w.c.Nodes.Create(w.t.Context(), &corev1.CreateNodeRequest{
+		_, err := w.c.Nodes.Create(w.t.Context(), &corev1rpc.CreateNodeRequest{
 			Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: nodeName}}})
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +269,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		}
 		l = l.Clone()
 		l.Spec.RenewTime = nil
-		if _, err := w.c.Leases.Update(w.t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease",
+		if _, err := w.c.Leases.Update(w.t.Context(), &coordinationv1rpc.UpdateLeaseRequest{Namespace: "kube-node-lease",
 			Name: nodeName, Object: l}); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +286,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 // The agent's own writes are no failure of one another, whether they meet or one that was given up without an answer
 // is carried out late. spec: NODE-1
 func TestOwnWritesOfTheLeaseMeet(t *testing.T) {
-	type update = *coordinationv1.UpdateLeaseRequest
+	type update = *coordinationv1rpc.UpdateLeaseRequest
 	var late update
 	for name, meet := range map[string]func(ctx context.Context, w *world, a *nodeagent.Agent, n int, req update) error{
 		"a beat comes while the first lease is written": func(

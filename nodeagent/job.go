@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
@@ -282,7 +283,7 @@ func (j job) writeStatus(ctx context.Context, p *corev1.Pod) podstate.Input {
 	}
 	var now *corev1.Pod
 	err := j.agent.call(ctx, func(ctx context.Context) (err error) {
-		now, err = j.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{
+		now, err = j.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{
 			Namespace: p.GetMetadata().GetNamespace(), Name: p.GetMetadata().GetName(), Object: p,
 		})
 		return err

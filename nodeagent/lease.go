@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -92,7 +93,7 @@ func (a *Agent) putLease(ctx context.Context, last *coordinationv1.Lease) (*coor
 	if last == nil {
 		last, err = a.cfg.Client.Leases.Get(ctx, &metav1.GetRequest{Namespace: leaseNamespace, Name: a.cfg.NodeName})
 		if apierrors.Is(err, apierrors.NotFound) {
-			return a.cfg.Client.Leases.Create(ctx, &coordinationv1.CreateLeaseRequest{
+			return a.cfg.Client.Leases.Create(ctx, &coordinationv1rpc.CreateLeaseRequest{
 				Namespace: leaseNamespace, Object: a.leaseNow(nil),
 			})
 		}
@@ -100,7 +101,7 @@ func (a *Agent) putLease(ctx context.Context, last *coordinationv1.Lease) (*coor
 			return nil, err
 		}
 	}
-	return a.cfg.Client.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+	return a.cfg.Client.Leases.Update(ctx, &coordinationv1rpc.UpdateLeaseRequest{
 		Namespace: leaseNamespace, Name: a.cfg.NodeName, Object: a.leaseNow(last),
 	})
 }

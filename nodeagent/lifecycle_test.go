@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // spec: LIFE-1, LIFE-3, LIFE-9, LIFE-12, NODE-1
@@ -31,11 +32,11 @@ func TestRuns(t *testing.T) {
 			s.GetObservedGeneration() != 1 {
 			t.Errorf("status: %v", s)
 		}
-		if n := w.api.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 1 {
+		if n := w.api.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName); n != 1 {
 			t.Errorf("%d status writes, want 1", n)
 		}
 		time.Sleep(time.Hour)
-		if n := w.api.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 1 {
+		if n := w.api.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName); n != 1 {
 			t.Errorf("%d status writes after an hour, want 1", n)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/criconfig"
@@ -20,13 +20,13 @@ import (
 // streams is the server's side of NodeStreams, as simple as it can be: it asks one agent at a time. (The real one is
 // apiserver/nodestreams, which this package must not import.)
 type streams struct {
-	nodev1.UnimplementedNodeStreamsServer
+	nodev1rpc.UnimplementedNodeStreamsServer
 
-	calls  chan *nodev1.Call
-	frames chan *nodev1.Frame // nil marks the end
+	calls  chan *nodev1rpc.Call
+	frames chan *nodev1rpc.Frame // nil marks the end
 }
 
-func (s *streams) Listen(_ *nodev1.ListenRequest, stream nodev1.NodeStreams_ListenServer) error {
+func (s *streams) Listen(_ *nodev1rpc.ListenRequest, stream nodev1rpc.NodeStreams_ListenServer) error {
 	for {
 		select {
 		case c := <-s.calls:
@@ -39,7 +39,7 @@ func (s *streams) Listen(_ *nodev1.ListenRequest, stream nodev1.NodeStreams_List
 	}
 }
 
-func (s *streams) Answer(stream nodev1.NodeStreams_AnswerServer) error {
+func (s *streams) Answer(stream nodev1rpc.NodeStreams_AnswerServer) error {
 	for {
 		f, err := stream.Recv()
 		if err != nil {
@@ -53,8 +53,8 @@ func (s *streams) Answer(stream nodev1.NodeStreams_AnswerServer) error {
 }
 
 // log asks for a log and returns it, or the error that the agent states.
-func (s *streams) log(p *corev1.Pod, o *corev1.PodLogOptions) (string, *nodev1.Frame) {
-	s.calls <- &nodev1.Call{Id: "x", Request: &nodev1.Call_Log{Log: &nodev1.LogCall{
+func (s *streams) log(p *corev1.Pod, o *corev1.PodLogOptions) (string, *nodev1rpc.Frame) {
+	s.calls <- &nodev1rpc.Call{Id: "x", Request: &nodev1rpc.Call_Log{Log: &nodev1rpc.LogCall{
 		Namespace: "default", Pod: p.GetMetadata().GetName(), Uid: p.GetMetadata().GetUid(), Options: o,
 	}}}
 	var text strings.Builder
@@ -73,11 +73,11 @@ func (s *streams) log(p *corev1.Pod, o *corev1.PodLogOptions) (string, *nodev1.F
 
 // withLogs gives the world log files and a server that asks for them.
 func withLogs(w *world, dir string) *streams {
-	s := &streams{calls: make(chan *nodev1.Call), frames: make(chan *nodev1.Frame)}
+	s := &streams{calls: make(chan *nodev1rpc.Call), frames: make(chan *nodev1rpc.Frame)}
 	srv := inproc.NewServer(nil, nil)
-	nodev1.RegisterNodeStreamsServer(srv, s)
+	nodev1rpc.RegisterNodeStreamsServer(srv, s)
 	c := *w.cfg.Client
-	c.NodeStreams = nodev1.NewNodeStreamsClient(srv.Conn())
+	c.NodeStreams = nodev1rpc.NewNodeStreamsClient(srv.Conn())
 	w.cfg.Client, w.cfg.PodLogDir, w.cfg.NoStreams = &c, dir, false
 	w.t.Cleanup(srv.Stop)
 	return s

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
@@ -49,7 +50,7 @@ func BenchmarkIdle(b *testing.B) {
 		empty := held()
 		c := api.Admin()
 		for i := range nodes * pods {
-			_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+			_, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), Generation: 1},
 				Spec: &corev1.PodSpec{
 					NodeName: fmt.Sprintf("node-%d", i%nodes), RestartPolicy: "Always",

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -63,7 +64,7 @@ func (a *Agent) register(ctx context.Context) error {
 
 func (a *Agent) registerOnce(ctx context.Context) error {
 	want := a.nodeObject()
-	have, err := a.cfg.Client.Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: want})
+	have, err := a.cfg.Client.Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: want})
 	if apierrors.Is(err, apierrors.AlreadyExists) {
 		have, err = a.readNode(ctx)
 	}
@@ -157,7 +158,7 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 		want.Metadata.Labels = make(map[string]string)
 	}
 	maps.Copy(want.Metadata.Labels, keep)
-	return a.cfg.Client.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+	return a.cfg.Client.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 }
 
 // writeNodeStatus brings the status of the node up to date, but for its images, and remembers the node.
@@ -170,7 +171,7 @@ func (a *Agent) putNodeStatus(ctx context.Context, have *corev1.Node, status *co
 	if !wire.Equal(status, have.GetStatus()) {
 		want := &corev1.Node{Metadata: have.GetMetadata(), Spec: have.GetSpec(), Status: status}
 		var err error
-		have, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+		have, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/inproc"
@@ -133,14 +133,14 @@ func TestImagesAreReported(t *testing.T) {
 		time.Sleep(beat)
 		w.sees(want...)
 
-		writes := w.api.Calls(corev1.Nodes_UpdateStatus_FullMethodName)
+		writes := w.api.Calls(corev1rpc.Nodes_UpdateStatus_FullMethodName)
 		turned := slices.Clone(all)
 		slices.Reverse(turned)
 		turned[6] = image(7, []string{"b:1", "b:2"}, "b@sha256:0", "b@sha256:1")
 		g.set(turned, nil, false)
 		time.Sleep(report)
 		w.sees(want...)
-		if n := w.api.Calls(corev1.Nodes_UpdateStatus_FullMethodName) - writes; n != 1 {
+		if n := w.api.Calls(corev1rpc.Nodes_UpdateStatus_FullMethodName) - writes; n != 1 {
 			t.Errorf("the status was written %d times, want once, since the images are the same", n)
 		}
 		if n := g.calls(); n != 2 {
@@ -263,8 +263,8 @@ func TestImagesAreReportedAgain(t *testing.T) {
 		w.deleteNode()
 		lost := 0
 		w.api.React(func(_ context.Context, method string, req any) error {
-			up, ok := req.(*corev1.UpdateNodeRequest)
-			if ok && method == corev1.Nodes_UpdateStatus_FullMethodName && len(up.GetObject().GetStatus().GetImages()) > 0 &&
+			up, ok := req.(*corev1rpc.UpdateNodeRequest)
+			if ok && method == corev1rpc.Nodes_UpdateStatus_FullMethodName && len(up.GetObject().GetStatus().GetImages()) > 0 &&
 				lost < 1 {
 				lost++
 				return apierrors.New(apierrors.Conflict, "somebody else wrote")

@@ -13,7 +13,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
@@ -91,7 +91,7 @@ func (w *world) giveRanges() {
 	w.t.Helper()
 	n := w.node().Clone()
 	n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.9.0.0/24", []string{"10.9.0.0/24", "fd00:9::/64"}
-	if _, err := w.c.Nodes.Update(w.t.Context(), &corev1.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
+	if _, err := w.c.Nodes.Update(w.t.Context(), &corev1rpc.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
 		w.t.Fatal(err)
 	}
 }

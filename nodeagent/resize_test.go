@@ -12,8 +12,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/client/record"
 	"monoplane.dev/object"
 )
@@ -61,7 +63,7 @@ func (w *world) resize(name string, pairs ...string) {
 	w.t.Helper()
 	p := object.Clone(w.get(name))
 	limits(pairs...)(p)
-	if _, err := w.c.Pods.UpdateResize(context.Background(), &corev1.UpdatePodRequest{Object: p}); err != nil {
+	if _, err := w.c.Pods.UpdateResize(context.Background(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settle()
@@ -178,7 +180,7 @@ func TestResizeDeferred(t *testing.T) {
 func TestResizeOrder(t *testing.T) {
 	resizing(t, func(w *world) {
 		for name, value := range map[string]int32{"low": 1, "high": 1000} {
-			_, err := w.c.PriorityClasses.Create(w.t.Context(), &schedulingv1.CreatePriorityClassRequest{
+			_, err := w.c.PriorityClasses.Create(w.t.Context(), &schedulingv1rpc.CreatePriorityClassRequest{
 				Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: name}, Value: value}})
 			if err != nil {
 				t.Fatal(err)
@@ -333,7 +335,7 @@ func TestResizeIsKept(t *testing.T) {
 				w.kill()
 				p := object.Clone(w.get("a"))
 				limits("cpu", "9")(p)
-				if _, err := w.c.Pods.UpdateResize(w.t.Context(), &corev1.UpdatePodRequest{Object: p}); err != nil {
+				if _, err := w.c.Pods.UpdateResize(w.t.Context(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 					t.Fatal(err)
 				}
 				w.setFault(nil)

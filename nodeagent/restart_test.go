@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // spec: CTR-3, CTR-1, CTR-4
@@ -185,7 +186,7 @@ func TestNewImage(t *testing.T) {
 		w.settle()
 		p := proto.CloneOf(w.get("a"))
 		p.Spec.Containers[0].Image = "other"
-		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+		if _, err := w.c.Pods.Update(w.t.Context(), &corev1rpc.UpdatePodRequest{Namespace: "default", Name: "a",
 			Object: p}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +210,7 @@ func TestNewImageOfEndedContainer(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				p := proto.CloneOf(w.phase("a", "Running"))
 				p.Spec.Containers[0].Image = "other"
-				if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+				if _, err := w.c.Pods.Update(w.t.Context(), &corev1rpc.UpdatePodRequest{Namespace: "default", Name: "a",
 					Object: p}); err != nil {
 					t.Fatal(err)
 				}
@@ -277,7 +278,7 @@ func TestReadinessGates(t *testing.T) {
 		}
 		p = proto.CloneOf(p)
 		p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{Type: "example.com/x", Status: "True"})
-		if _, err := w.c.Pods.UpdateStatus(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+		if _, err := w.c.Pods.UpdateStatus(w.t.Context(), &corev1rpc.UpdatePodRequest{Namespace: "default", Name: "a",
 			Object: p}); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/runtime/fake"
@@ -41,7 +42,7 @@ func TestRuntimeClassNamesTheHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				class := &nodev1.RuntimeClass{Metadata: &metav1.ObjectMeta{Name: "vm"}, Handler: "kata"}
-				_, err := w.c.RuntimeClasses.Create(w.t.Context(), &nodev1.CreateRuntimeClassRequest{Object: class})
+				_, err := w.c.RuntimeClasses.Create(w.t.Context(), &nodev1rpc.CreateRuntimeClassRequest{Object: class})
 				if err != nil {
 					t.Fatal(err)
 				}

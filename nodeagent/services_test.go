@@ -9,13 +9,14 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
 
 func (w *world) service(namespace, name, clusterIP string) {
 	w.t.Helper()
-	_, err := w.c.Services.Create(w.t.Context(), &corev1.CreateServiceRequest{Namespace: namespace,
+	_, err := w.c.Services.Create(w.t.Context(), &corev1rpc.CreateServiceRequest{Namespace: namespace,
 		Object: &corev1.Service{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: &corev1.ServiceSpec{ClusterIP: clusterIP, Ports: []*corev1.ServicePort{{Port: 80}}}}})
 	if err != nil {
@@ -53,7 +54,7 @@ func TestServiceLinks(t *testing.T) {
 		if got, want := rt.linked("a"), []string{"WEB_SERVICE_HOST=10.96.0.7"}; !slices.Equal(got, want) {
 			t.Errorf("the first container knows %v, want %v", got, want)
 		}
-		if n := w.api.Calls(corev1.Services_List_FullMethodName); n != 1 {
+		if n := w.api.Calls(corev1rpc.Services_List_FullMethodName); n != 1 {
 			t.Errorf("the agent has asked %d times", n)
 		}
 		w.service("default", "late", "10.96.0.9")
@@ -66,7 +67,7 @@ func TestServiceLinks(t *testing.T) {
 		if got := rt.linked("none"); len(got) != 0 {
 			t.Errorf("who wants no Services knows %v", got)
 		}
-		if n := w.api.Calls(corev1.Services_Watch_FullMethodName); n != 0 {
+		if n := w.api.Calls(corev1rpc.Services_Watch_FullMethodName); n != 0 {
 			t.Errorf("%d watches", n)
 		}
 	})
@@ -81,7 +82,7 @@ func TestContainersWaitForServices(t *testing.T) {
 		write("web.yaml", manifest)
 		w.service("default", "web", "10.96.0.7")
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Services_List_FullMethodName {
+			if method == corev1rpc.Services_List_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "the Services are being counted")
 			}
 			return nil

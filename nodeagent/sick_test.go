@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/inproc"
@@ -396,7 +397,7 @@ func TestReturnWithoutRuntime(t *testing.T) {
 		w.settle()
 		w.kill()
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_List_FullMethodName {
+			if method == corev1rpc.Pods_List_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -458,7 +459,7 @@ func TestAdmissionWaitsForTheNode(t *testing.T) {
 		w.start()
 		w.setLabel("disk", "fast") // the agent does not know yet
 		w.api.React(func(ctx context.Context, method string, _ any) error {
-			if method != corev1.Nodes_Get_FullMethodName {
+			if method != corev1rpc.Nodes_Get_FullMethodName {
 				return nil
 			}
 			<-ctx.Done()
@@ -482,7 +483,7 @@ func TestUnknownPodsDoNotHoldUpLooks(t *testing.T) {
 		w.swap(fake.Config{MuteEvents: true}) // only looks tell of exits
 		w.start()
 		w.api.React(func(ctx context.Context, method string, req any) error {
-			if r, ok := req.(*metav1.GetRequest); method == corev1.Pods_Get_FullMethodName && ok && r.GetName() == "lost" {
+			if r, ok := req.(*metav1.GetRequest); method == corev1rpc.Pods_Get_FullMethodName && ok && r.GetName() == "lost" {
 				<-ctx.Done()
 				return ctx.Err()
 			}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
@@ -479,7 +480,7 @@ func (s *staticPods) create(ctx context.Context, e *staticPod, p *corev1.Pod) er
 	if node.GetMetadata().GetUid() == "" {
 		return errNoNode
 	}
-	made, err := s.agent.cfg.Client.Pods.Create(ctx, &corev1.CreatePodRequest{
+	made, err := s.agent.cfg.Client.Pods.Create(ctx, &corev1rpc.CreatePodRequest{
 		Namespace: p.GetMetadata().GetNamespace(), Object: static.NewMirror(p, node.GetMetadata()),
 	})
 	if err != nil {
@@ -494,7 +495,7 @@ func (s *staticPods) create(ctx context.Context, e *staticPod, p *corev1.Pod) er
 }
 
 func (s *staticPods) write(ctx context.Context, e *staticPod, p, mirror *corev1.Pod) error {
-	made, err := s.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{
+	made, err := s.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{
 		Namespace: p.GetMetadata().GetNamespace(), Name: p.GetMetadata().GetName(),
 		Object: &corev1.Pod{Metadata: mirror.GetMetadata(), Spec: mirror.GetSpec(), Status: p.GetStatus()},
 	})

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/inproc"
@@ -257,7 +258,7 @@ func TestDeletesByUID(t *testing.T) {
 		var asked []*metav1.DeleteRequest
 		w.delete("a", -1)
 		w.api.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Delete_FullMethodName {
+			if method == corev1rpc.Pods_Delete_FullMethodName {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, req.(*metav1.DeleteRequest))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/calls"
 	"monoplane.dev/codec/value"
@@ -20,9 +20,9 @@ import (
 
 // serveStreams listens for what the API server asks of this node and answers each call on a stream of its own.
 func (a *Agent) serveStreams(ctx context.Context) error {
-	return calls.Serve(ctx, calls.Config[*nodev1.Call]{
-		Listen: func(ctx context.Context) (func() (*nodev1.Call, error), error) {
-			stream, err := a.cfg.Client.NodeStreams.Listen(ctx, &nodev1.ListenRequest{Node: a.cfg.NodeName})
+	return calls.Serve(ctx, calls.Config[*nodev1rpc.Call]{
+		Listen: func(ctx context.Context) (func() (*nodev1rpc.Call, error), error) {
+			stream, err := a.cfg.Client.NodeStreams.Listen(ctx, &nodev1rpc.ListenRequest{Node: a.cfg.NodeName})
 			if err != nil {
 				return nil, err
 			}
@@ -32,23 +32,23 @@ func (a *Agent) serveStreams(ctx context.Context) error {
 	})
 }
 
-func (a *Agent) serve(ctx context.Context, call *nodev1.Call, answer *calls.Answer) error {
+func (a *Agent) serve(ctx context.Context, call *nodev1rpc.Call, answer *calls.Answer) error {
 	switch ask := call.GetRequest().(type) {
-	case *nodev1.Call_Usage:
+	case *nodev1rpc.Call_Usage:
 		return a.reportUsage(ctx, answer.Send)
-	case *nodev1.Call_Document:
+	case *nodev1rpc.Call_Document:
 		return a.serveDocument(ctx, ask.Document, answer.Send)
-	case *nodev1.Call_Log:
+	case *nodev1rpc.Call_Log:
 		err := a.log(ctx, ask.Log, answer.Send)
 		if errors.Is(err, io.EOF) {
 			return ctx.Err()
 		}
 		return err
-	case *nodev1.Call_Exec:
+	case *nodev1rpc.Call_Exec:
 		return a.exec(ctx, ask.Exec, answer)
-	case *nodev1.Call_Attach:
+	case *nodev1rpc.Call_Attach:
 		return a.attach(ctx, ask.Attach, answer)
-	case *nodev1.Call_PortForward:
+	case *nodev1rpc.Call_PortForward:
 		return a.forward(ctx, ask.PortForward, answer)
 	}
 	return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")
@@ -63,7 +63,7 @@ func (a *Agent) workerOf(uid string) *worker {
 }
 
 // log reads a container's log. spec: CTR-8
-func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) error) error {
+func (a *Agent) log(ctx context.Context, ask *nodev1rpc.LogCall, send func([]byte) error) error {
 	w := a.workerOf(ask.GetUid())
 	if w == nil {
 		return apierrors.NewNotFound(corev1.PodKind, ask.GetPod())

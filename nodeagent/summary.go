@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -38,7 +38,7 @@ func (a *Agent) summary(ctx context.Context, brief bool) (*summary.Summary, erro
 }
 
 // nodeSummary says what the machine uses, pods and all.
-func (a *Agent) nodeSummary(used sample, report *nodev1.UsageReport) summary.Node {
+func (a *Agent) nodeSummary(used sample, report *nodev1rpc.UsageReport) summary.Node {
 	at := summary.Time{Time: used.at}
 	total, available := hostinfo.Memory()
 	memory := hostinfo.MemoryInUse()

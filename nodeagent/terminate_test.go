@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
@@ -84,7 +85,7 @@ func TestVanishedOnlyAfterLiveRead(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if down.Load() && method == corev1.Pods_Get_FullMethodName {
+			if down.Load() && method == corev1rpc.Pods_Get_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -162,14 +163,14 @@ func TestFinalizer(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		p := w.phase("a", "Failed")
 		w.empty()
-		n := w.api.Calls(corev1.Pods_Delete_FullMethodName)
+		n := w.api.Calls(corev1rpc.Pods_Delete_FullMethodName)
 		time.Sleep(time.Hour)
-		if got := w.api.Calls(corev1.Pods_Delete_FullMethodName); got != n {
+		if got := w.api.Calls(corev1rpc.Pods_Delete_FullMethodName); got != n {
 			t.Errorf("the deletion was asked for %d times more", got-n)
 		}
 		p = proto.CloneOf(p)
 		p.Metadata.Finalizers = nil
-		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+		if _, err := w.c.Pods.Update(w.t.Context(), &corev1rpc.UpdatePodRequest{Namespace: "default", Name: "a",
 			Object: p}); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +192,7 @@ func TestFailingAPI(t *testing.T) {
 				return nil
 			}
 			switch req := req.(type) {
-			case *corev1.CreatePodRequest:
+			case *corev1rpc.CreatePodRequest:
 				return nil
 			case *metav1.DeleteRequest:
 				if req.GetOptions().GetGracePeriodSeconds() != 0 {

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/usage"
 )
@@ -21,7 +21,7 @@ type sampler struct {
 	mu sync.Mutex // held while it measures
 	// last is the newest sample, and report what was used since the one before it.
 	last   sample
-	report *nodev1.UsageReport
+	report *nodev1rpc.UsageReport
 	// disks is what pods store.
 	disks disks
 }
@@ -58,7 +58,7 @@ func (a *Agent) reportUsage(ctx context.Context, send func([]byte) error) error 
 
 // Usage returns what a simulated node and its pods use: what the runtime says, at once, for there is no machine to
 // measure. Agents of machines are asked over their streams.
-func (a *Agent) Usage(ctx context.Context) (*nodev1.UsageReport, error) {
+func (a *Agent) Usage(ctx context.Context) (*nodev1rpc.UsageReport, error) {
 	if !a.cfg.Simulated {
 		return nil, fmt.Errorf("node %s is not simulated: it tells over its streams what it uses", a.cfg.NodeName)
 	}
@@ -78,7 +78,7 @@ func (a *Agent) Usage(ctx context.Context) (*nodev1.UsageReport, error) {
 }
 
 // get returns a sample that is not too old, and what was used since the one before it. Neither may be changed.
-func (s *sampler) get(ctx context.Context, a *Agent) (sample, *nodev1.UsageReport, error) {
+func (s *sampler) get(ctx context.Context, a *Agent) (sample, *nodev1rpc.UsageReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := now().Sub(s.last.at)
@@ -114,16 +114,17 @@ func (a *Agent) sample(ctx context.Context) (sample, error) {
 // usageReport says what was used between two samples, and notes the rates in the second one. A container that has
 // started between them counts from its start, unless the runtime knows better. Containers of which the runtime cannot
 // tell what they use are left out.
-func usageReport(before, after sample) *nodev1.UsageReport {
+func usageReport(before, after sample) *nodev1rpc.UsageReport {
 	window := max(after.at.Sub(before.at), time.Millisecond)
 	rate := func(cpu, window time.Duration) int64 { return max(0, int64(float64(cpu)/float64(window)*1e9)) }
-	out := &nodev1.UsageReport{
-		Time: after.at.UnixNano(), Window: int64(window), Node: &nodev1.Usage{NanoCores: rate(after.cpu-before.cpu, window)},
+	out := &nodev1rpc.UsageReport{
+		Time: after.at.UnixNano(), Window: int64(window), Node: &nodev1rpc.Usage{NanoCores: rate(after.cpu-before.cpu,
+			window)},
 	}
 	for _, uid := range slices.Sorted(maps.Keys(after.pods)) {
 		p := after.pods[uid]
 		was := before.pods[uid]
-		u := &nodev1.PodUsage{Namespace: p.Namespace, Name: p.Name}
+		u := &nodev1rpc.PodUsage{Namespace: p.Namespace, Name: p.Name}
 		for _, name := range slices.Sorted(maps.Keys(p.Containers)) {
 			c := p.Containers[name]
 			b, known := usage.Container{}, false
@@ -144,8 +145,8 @@ func usageReport(before, after sample) *nodev1.UsageReport {
 			if !c.Known() {
 				continue // That it uses nothing would have it scaled down.
 			}
-			u.Containers = append(u.Containers, &nodev1.ContainerUsage{
-				Name: name, Usage: &nodev1.Usage{NanoCores: c.NanoCores, Memory: c.Memory},
+			u.Containers = append(u.Containers, &nodev1rpc.ContainerUsage{
+				Name: name, Usage: &nodev1rpc.Usage{NanoCores: c.NanoCores, Memory: c.Memory},
 			})
 		}
 		if len(u.GetContainers()) > 0 {

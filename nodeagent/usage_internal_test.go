@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/nodeagent/usage"
 )
 
@@ -32,13 +32,13 @@ func TestUsageReport(t *testing.T) {
 			"unknown": {At: start.Add(10 * time.Second), Told: &runtimeapi.ContainerStats{}},
 		})},
 	)
-	container := func(name string, nano int64) *nodev1.ContainerUsage {
-		return &nodev1.ContainerUsage{Name: name, Usage: &nodev1.Usage{NanoCores: nano, Memory: 7}}
+	container := func(name string, nano int64) *nodev1rpc.ContainerUsage {
+		return &nodev1rpc.ContainerUsage{Name: name, Usage: &nodev1rpc.Usage{NanoCores: nano, Memory: 7}}
 	}
-	want := &nodev1.UsageReport{
+	want := &nodev1rpc.UsageReport{
 		Time: start.Add(10 * time.Second).UnixNano(), Window: int64(10 * time.Second),
-		Node: &nodev1.Usage{NanoCores: 1_500_000_000},
-		Pods: []*nodev1.PodUsage{{Namespace: "ns", Name: "p", Containers: []*nodev1.ContainerUsage{
+		Node: &nodev1rpc.Usage{NanoCores: 1_500_000_000},
+		Pods: []*nodev1rpc.PodUsage{{Namespace: "ns", Name: "p", Containers: []*nodev1rpc.ContainerUsage{
 			container("again", 100_000_000), container("new", 200_000_000), container("old", 500_000_000),
 			container("slow", 500_000_000),
 		}}},

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/record"
 )
@@ -94,7 +95,7 @@ func fromConfigMap(name, of string) *corev1.Volume {
 
 func (w *world) createConfigMap(name, key, text string) {
 	w.t.Helper()
-	_, err := w.c.ConfigMaps.Create(w.t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+	_, err := w.c.ConfigMaps.Create(w.t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{key: text},
 	}})
 	if err != nil {
@@ -104,7 +105,7 @@ func (w *world) createConfigMap(name, key, text string) {
 
 func (w *world) updateConfigMap(name, key, text string) {
 	w.t.Helper()
-	_, err := w.c.ConfigMaps.Update(w.t.Context(), &corev1.UpdateConfigMapRequest{Object: &corev1.ConfigMap{
+	_, err := w.c.ConfigMaps.Update(w.t.Context(), &corev1rpc.UpdateConfigMapRequest{Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{key: text},
 	}})
 	if err != nil {
@@ -220,7 +221,7 @@ func TestVolumesFollowThePod(t *testing.T) {
 		relabel := func(text string) {
 			p := w.get("a").Clone()
 			p.Metadata.Labels = map[string]string{"k": text, "l": "w"}
-			if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Object: p}); err != nil {
+			if _, err := w.c.Pods.Update(w.t.Context(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 				w.t.Fatal(err)
 			}
 		}

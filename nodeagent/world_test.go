@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -181,7 +182,7 @@ func (w *world) create(name string, opts ...podOption) *corev1.Pod {
 			c.ImagePullPolicy = "IfNotPresent" // by default, images without a tag are pulled always
 		}
 	}
-	p, err := w.c.Pods.Create(w.t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: p})
+	p, err := w.c.Pods.Create(w.t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -337,7 +338,7 @@ func (w *world) setLabel(k, v string) {
 	if v == "" {
 		delete(n.Metadata.Labels, k)
 	}
-	if _, err := w.c.Nodes.Update(w.t.Context(), &corev1.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
+	if _, err := w.c.Nodes.Update(w.t.Context(), &corev1rpc.UpdateNodeRequest{Name: nodeName, Object: n}); err != nil {
 		w.t.Fatal(err)
 	}
 }

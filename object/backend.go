@@ -50,7 +50,7 @@ type Items struct {
 	Objects []Object
 }
 
-// Backend serves one kind. The generated service adapters (such as corev1.PodsBackend) translate a typed
+// Backend serves one kind. The generated service adapters (such as corev1rpc.PodsBackend) translate a typed
 // gRPC service to it. Subresource is "" for the object itself, or "status", "finalize" and the like.
 // Errors are made by package apierrors.
 type Backend interface {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
@@ -98,21 +99,21 @@ func (c *chaos) roll(n int) int {
 // disturb holds bindings up, changes what is being bound, and loses some requests.
 func (c *chaos) disturb(_ context.Context, method string, req any) error {
 	switch method {
-	case corev1.Pods_Delete_FullMethodName:
+	case corev1rpc.Pods_Delete_FullMethodName:
 		if c.priorities && req.(*metav1.DeleteRequest).GracePeriodSeconds == nil && c.roll(5) == 0 {
 			return apierrors.New(apierrors.ServiceUnavailable, "down")
 		}
 		return nil
-	case corev1.Pods_UpdateStatus_FullMethodName:
-		if c.priorities && req.(*corev1.UpdatePodRequest).GetFieldManager() == "scheduler" && c.roll(5) == 0 {
+	case corev1rpc.Pods_UpdateStatus_FullMethodName:
+		if c.priorities && req.(*corev1rpc.UpdatePodRequest).GetFieldManager() == "scheduler" && c.roll(5) == 0 {
 			return apierrors.New(apierrors.ServiceUnavailable, "down")
 		}
 		return nil
-	case corev1.Pods_Bind_FullMethodName:
+	case corev1rpc.Pods_Bind_FullMethodName:
 	default:
 		return nil
 	}
-	b := req.(*corev1.BindPodRequest)
+	b := req.(*corev1rpc.BindPodRequest)
 	time.Sleep(time.Duration(c.roll(60)) * time.Millisecond) // bindings overtake each other
 	switch c.roll(6) {
 	case 0:
@@ -141,7 +142,7 @@ func (c *chaos) step() {
 			p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &grace
 			scenario.Classify(c, c.c, p)
 		}
-		_, err := c.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+		_, err := c.c.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 		if err != nil {
 			c.tolerate(err)
 			zero := int64(0)
@@ -179,20 +180,20 @@ func (c *chaos) mutatePod(name string) {
 			size = []string{"cpu=50m", "memory=1Mi"}
 		}
 		p.Spec.Containers[0].Resources.Requests = quantities(size...)
-		_, err = c.c.Pods.UpdateResize(ctx, &corev1.UpdatePodRequest{Object: p})
+		_, err = c.c.Pods.UpdateResize(ctx, &corev1rpc.UpdatePodRequest{Object: p})
 	case 2:
 		p.Status.Message = fmt.Sprint(c.roll(1000))
-		_, err = c.c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p})
+		_, err = c.c.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p})
 	default:
 		p.Metadata.Labels = map[string]string{"x": fmt.Sprint(c.roll(1000))}
-		_, err = c.c.Pods.Update(ctx, &corev1.UpdatePodRequest{Object: p})
+		_, err = c.c.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Object: p})
 	}
 	c.tolerate(err)
 }
 
 func (c *chaos) createNode(name string) {
 	n := newNode(name, fmt.Sprintf("cpu=%d", 1+c.roll(8)), "memory=8Gi", fmt.Sprintf("pods=%d", 2+c.roll(8)))
-	_, err := c.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{Object: n})
+	_, err := c.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n})
 	c.tolerate(err)
 }
 
@@ -209,23 +210,23 @@ func (c *chaos) mutateNode(name string) {
 	case 0:
 		n.Status.Allocatable = quantities(fmt.Sprintf("cpu=%d", 1+c.roll(8)), "memory=8Gi",
 			fmt.Sprintf("pods=%d", 2+c.roll(8)))
-		_, err = c.c.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Object: n})
+		_, err = c.c.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{Object: n})
 	case 1:
 		n.Spec.Unschedulable = !n.Spec.Unschedulable
-		_, err = c.c.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Object: n})
+		_, err = c.c.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Object: n})
 	case 2:
 		if n.Spec.Taints == nil {
 			taint(n)
 		} else {
 			n.Spec.Taints = nil
 		}
-		_, err = c.c.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Object: n})
+		_, err = c.c.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Object: n})
 	case 3:
 		_, err = c.c.Nodes.Delete(ctx, &metav1.DeleteRequest{Name: name})
 		c.createNode(name)
 	default:
 		n.Status.Conditions = []*corev1.NodeCondition{{Type: "Ready", Status: "True", Message: fmt.Sprint(c.roll(1000))}}
-		_, err = c.c.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Object: n})
+		_, err = c.c.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{Object: n})
 	}
 	c.tolerate(err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
@@ -21,8 +22,8 @@ func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	n = object.Clone(n)
 	change(n)
 	n.Metadata.ResourceVersion = ""
-	w.must(w.c.Nodes.Update(context.Background(), &corev1.UpdateNodeRequest{Object: n}))
-	w.must(w.c.Nodes.UpdateStatus(context.Background(), &corev1.UpdateNodeRequest{Object: n}))
+	w.must(w.c.Nodes.Update(context.Background(), &corev1rpc.UpdateNodeRequest{Object: n}))
+	w.must(w.c.Nodes.UpdateStatus(context.Background(), &corev1rpc.UpdateNodeRequest{Object: n}))
 }
 
 // heartbeat writes a node status in which nothing has changed that a decision depends on.
@@ -49,11 +50,11 @@ func (w *world) changePod(name, through string, change func(*corev1.Pod)) {
 	change(p)
 	switch through {
 	case "status":
-		w.must(w.c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.c.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 	case "resize":
-		w.must(w.c.Pods.UpdateResize(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.c.Pods.UpdateResize(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 	default:
-		w.must(w.c.Pods.Update(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.c.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 	}
 }
 
@@ -84,8 +85,8 @@ type calls struct{ binds, podReads, nodeReads, reports int }
 
 func (w *world) calls() calls {
 	return calls{
-		w.server.Calls(corev1.Pods_Bind_FullMethodName), w.server.Calls(corev1.Pods_Get_FullMethodName),
-		w.server.Calls(corev1.Nodes_Get_FullMethodName), w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName),
+		w.server.Calls(corev1rpc.Pods_Bind_FullMethodName), w.server.Calls(corev1rpc.Pods_Get_FullMethodName),
+		w.server.Calls(corev1rpc.Nodes_Get_FullMethodName), w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName),
 	}
 }
 
@@ -152,7 +153,7 @@ func TestChangeBeforeBinding(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			inWorld(t, scheduler.Config{}, func(w *world) {
-				w.before(corev1.Pods_Bind_FullMethodName, func(n int) {
+				w.before(corev1rpc.Pods_Bind_FullMethodName, func(n int) {
 					if n == 1 {
 						x.change(w)
 						w.createNode(ssd("n2", "cpu=64", "memory=512Gi", "pods=10")) // a new decision would prefer it
@@ -194,7 +195,7 @@ func ssd(name string, allocatable ...string) *corev1.Node {
 // spec: SCHED-3
 func TestRepeatsAreBounded(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
-		w.before(corev1.Pods_Bind_FullMethodName, func(n int) {
+		w.before(corev1rpc.Pods_Bind_FullMethodName, func(n int) {
 			if n <= 6 {
 				w.heartbeat("n1")
 			}
@@ -256,9 +257,9 @@ func TestReportsGiveWay(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		w.server.React(func(_ context.Context, method string, _ any) error {
 			switch method {
-			case corev1.Pods_UpdateStatus_FullMethodName:
+			case corev1rpc.Pods_UpdateStatus_FullMethodName:
 				time.Sleep(5 * time.Second)
-			case corev1.Pods_Bind_FullMethodName:
+			case corev1rpc.Pods_Bind_FullMethodName:
 				time.Sleep(10 * time.Second)
 			}
 			return nil

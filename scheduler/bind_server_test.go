@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
@@ -25,7 +26,7 @@ type hooked struct {
 }
 
 func (h *hooked) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	if method == corev1.Pods_Bind_FullMethodName {
+	if method == corev1rpc.Pods_Bind_FullMethodName {
 		if h.binds++; h.binds == 1 {
 			h.before()
 		}
@@ -58,9 +59,9 @@ func (r race) node(status bool, change func(n *corev1.Node)) {
 	n = object.Clone(n)
 	change(n)
 	if status {
-		r.must(r.agent().Nodes.UpdateStatus(r.Context(), &corev1.UpdateNodeRequest{Object: n}))
+		r.must(r.agent().Nodes.UpdateStatus(r.Context(), &corev1rpc.UpdateNodeRequest{Object: n}))
 	} else {
-		r.must(r.admin().Nodes.Update(r.Context(), &corev1.UpdateNodeRequest{Object: n}))
+		r.must(r.admin().Nodes.Update(r.Context(), &corev1rpc.UpdateNodeRequest{Object: n}))
 	}
 }
 
@@ -69,7 +70,7 @@ func (r race) register(cpu string) {
 	r.Helper()
 	n := newNode("n1", "cpu="+cpu, "memory=8Gi", "pods=10")
 	n.Status.Capacity = n.Status.Allocatable
-	r.must(r.agent().Nodes.Create(r.Context(), &corev1.CreateNodeRequest{Object: n}))
+	r.must(r.agent().Nodes.Create(r.Context(), &corev1rpc.CreateNodeRequest{Object: n}))
 }
 
 // The real server refuses what was judged by an older pod or node, and the scheduler follows.
@@ -119,7 +120,7 @@ func TestRealServerChangeBeforeBinding(t *testing.T) {
 			runScheduler(t, scheduler.Config{Client: client.New(conn), Seed: 1, InitialBackoff: 10 * time.Millisecond})
 			p := realPod("a")
 			p.Spec.Containers[0].Resources.Requests = quantities("cpu=2")
-			r.must(r.admin().Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p}))
+			r.must(r.admin().Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p}))
 			if at := await(t, r.admin(), 1)["a"]; at != x.lands {
 				t.Errorf("on %q, want %q", at, x.lands)
 			}

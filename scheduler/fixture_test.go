@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -120,13 +121,13 @@ func (w *world) addNode(n *corev1.Node) {
 
 func (w *world) createNode(n *corev1.Node) {
 	w.Helper()
-	w.must(w.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{Object: n}))
+	w.must(w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n}))
 }
 
 func (w *world) addPod(p *corev1.Pod) *corev1.Pod {
 	w.Helper()
 	scenario.Classify(w, w.c, p)
-	o, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+	o, err := w.c.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 	w.must(nil, err)
 	return o
 }

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/scheduler"
 )
@@ -23,7 +25,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 				"topology.kubernetes.io/zone": fmt.Sprint("z", min(i, 1))} // z0 has one node, z1 the others
 			w.addNode(n)
 		}
-		rs, err := w.c.ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+		rs, err := w.c.ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web"},
 			Spec: &appsv1.ReplicaSetSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -32,7 +34,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			},
 		}})
 		w.must(nil, err)
-		sts, err := w.c.StatefulSets.Create(w.Context(), &appsv1.CreateStatefulSetRequest{Object: &appsv1.StatefulSet{
+		sts, err := w.c.StatefulSets.Create(w.Context(), &appsv1rpc.CreateStatefulSetRequest{Object: &appsv1.StatefulSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "db"},
 			Spec: &appsv1.StatefulSetSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
@@ -41,7 +43,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			},
 		}})
 		w.must(nil, err)
-		_, err = w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Object: &corev1.Service{
+		_, err = w.c.Services.Create(w.Context(), &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "shop"},
 			Spec:     &corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "shop"}},
 		}})
@@ -52,7 +54,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 				p := newPod(fmt.Sprint(name, i), "cpu=1m")
 				p.Metadata.Labels = map[string]string{"app": name}
 				p.Metadata.OwnerReferences = owners
-				_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+				_, err := w.c.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 				w.must(nil, err)
 				synctest.Wait()
 				got, err := w.c.Pods.Get(context.Background(), &metav1.GetRequest{Namespace: "ns", Name: p.Metadata.Name})

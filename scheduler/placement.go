@@ -9,13 +9,14 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/internal/queue"
 )
 
 // status puts what is known about a pod into the form of the API.
-func (t *told) status(pod *framework.PodInfo, ask *schedulingv1.ExplainCall) *schedulingv1.PlacementReviewStatus {
+func (t *told) status(pod *framework.PodInfo, ask *schedulingv1rpc.ExplainCall) *schedulingv1.PlacementReviewStatus {
 	st := &schedulingv1.PlacementReviewStatus{SchedulerName: pod.Pod.GetSpec().GetSchedulerName()}
 	if t.picked != "" {
 		st.Message = fmt.Sprintf("node %s was picked for the pod, which is about to be bound to it", t.picked)
@@ -161,7 +162,7 @@ func bestFirst(a, b *schedulingv1.PlacementNode) int {
 }
 
 // selected returns the nodes that the answer is to have.
-func selected(nodes []*schedulingv1.PlacementNode, ask *schedulingv1.ExplainCall) []*schedulingv1.PlacementNode {
+func selected(nodes []*schedulingv1.PlacementNode, ask *schedulingv1rpc.ExplainCall) []*schedulingv1.PlacementNode {
 	if len(ask.GetNodes()) > 0 {
 		wanted := make(map[string]bool, len(ask.GetNodes()))
 		for _, name := range ask.GetNodes() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
@@ -25,7 +26,7 @@ func TestNamespaceLabels(t *testing.T) {
 		team := func(value string) {
 			n := object.Clone(namespace)
 			n.Metadata.ResourceVersion, n.Metadata.Labels = "", map[string]string{"team": value}
-			namespace, err = w.c.Namespaces.Update(ctx, &corev1.UpdateNamespaceRequest{Object: n})
+			namespace, err = w.c.Namespaces.Update(ctx, &corev1rpc.UpdateNamespaceRequest{Object: n})
 			w.must(nil, err)
 			synctest.Wait() // it comes by another watch than pods do
 		}

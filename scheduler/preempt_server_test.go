@@ -7,9 +7,12 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -52,14 +55,14 @@ func TestRealServerPreemption(t *testing.T) {
 	runScheduler(t, scheduler.Config{Client: r.as(authn.SchedulerName), Seed: 1, InitialBackoff: 10 * time.Millisecond})
 	admin := r.admin()
 	r.must(admin.PriorityClasses.Create(t.Context(),
-		&schedulingv1.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
+		&schedulingv1rpc.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
 			Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000,
 		}}))
 	create := func(name, class string) *corev1.Pod {
 		p := realPod(name)
 		p.Spec.PriorityClassName = class
 		p.Spec.Containers[0].Resources.Requests = quantities("cpu=3")
-		p, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+		p, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 		r.must(nil, err)
 		return p
 	}
@@ -119,7 +122,7 @@ func TestRealServerPreemptionKnowsBudgets(t *testing.T) {
 	r.register("4")
 	admin := r.admin()
 	r.must(admin.PriorityClasses.Create(t.Context(),
-		&schedulingv1.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
+		&schedulingv1rpc.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
 			Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000,
 		}}))
 	create := func(name, class string) *corev1.Pod {
@@ -127,16 +130,16 @@ func TestRealServerPreemptionKnowsBudgets(t *testing.T) {
 		p.Metadata.Labels = map[string]string{"app": name}
 		p.Spec.PriorityClassName = class
 		p.Spec.Containers[0].Resources.Requests = quantities("cpu=2")
-		p, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+		p, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 		r.must(nil, err)
 		return p
 	}
 	start := func(p *corev1.Pod, at time.Time) {
-		r.must(r.as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1.BindPodRequest{Object: &corev1.Binding{
+		r.must(r.as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1rpc.BindPodRequest{Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: p.Metadata.Name, Uid: p.Metadata.Uid},
 			Target:   &corev1.ObjectReference{Kind: "Node", Name: "n1"},
 		}}))
-		r.must(r.agent().Pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		r.must(r.agent().Pods.UpdateStatus(t.Context(), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: p.Metadata.Name, Uid: p.Metadata.Uid},
 			Status: &corev1.PodStatus{Phase: "Running", StartTime: value.Time(at), Conditions: []*corev1.PodCondition{
 				{Type: "Ready", Status: "True", LastTransitionTime: value.Time(at)},
@@ -147,7 +150,7 @@ func TestRealServerPreemptionKnowsBudgets(t *testing.T) {
 	start(create("spare", ""), epoch)
 	start(create("kept", ""), epoch.Add(time.Hour))
 	// Its status allows nothing until a controller counts it, of which there is none here.
-	r.must(admin.PodDisruptionBudgets.Create(t.Context(), &policyv1.CreatePodDisruptionBudgetRequest{
+	r.must(admin.PodDisruptionBudgets.Create(t.Context(), &policyv1rpc.CreatePodDisruptionBudgetRequest{
 		Object: &policyv1.PodDisruptionBudget{
 			Metadata: &metav1.ObjectMeta{Name: "b", Namespace: "default"},
 			Spec: &policyv1.PodDisruptionBudgetSpec{

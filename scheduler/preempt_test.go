@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -76,7 +77,7 @@ func TestVictims(t *testing.T) {
 		var deletions []*metav1.DeleteRequest
 		w.full(2)
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Delete_FullMethodName && req.(*metav1.DeleteRequest).GracePeriodSeconds == nil {
+			if method == corev1rpc.Pods_Delete_FullMethodName && req.(*metav1.DeleteRequest).GracePeriodSeconds == nil {
 				deletions = append(deletions, req.(*metav1.DeleteRequest))
 			}
 			return nil
@@ -143,7 +144,7 @@ func TestPreemptsOnce(t *testing.T) {
 			w.must(nil, err)
 			n = object.Clone(n)
 			n.Status.Allocatable = quantities(fmt.Sprint("cpu=", 3+i), "memory=8Gi", "pods=2") // more cpu, but not more pods
-			w.must(w.c.Nodes.UpdateStatus(context.Background(), &corev1.UpdateNodeRequest{Object: n}))
+			w.must(w.c.Nodes.UpdateStatus(context.Background(), &corev1rpc.UpdateNodeRequest{Object: n}))
 			time.Sleep(time.Second)
 			if got := w.terminating(); got != "n1a n1b" {
 				t.Fatalf("after %d s: %q", i, got)
@@ -172,7 +173,7 @@ func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
 		w.full(1)
 		var slow atomic.Int32
 		w.server.React(func(_ context.Context, _ string, req any) error {
-			if p, ok := req.(*corev1.UpdatePodRequest); ok && p.GetFieldManager() == "scheduler" && p.GetName() != "new" {
+			if p, ok := req.(*corev1rpc.UpdatePodRequest); ok && p.GetFieldManager() == "scheduler" && p.GetName() != "new" {
 				slow.Add(1)
 				time.Sleep(8 * time.Second) // virtual; less than what a deletion may take
 			}
@@ -193,7 +194,7 @@ func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
 		w.must(nil, err)
 		open := object.Clone(closed)
 		open.Spec.Unschedulable = false
-		w.must(w.c.Nodes.Update(context.Background(), &corev1.UpdateNodeRequest{Object: open}))
+		w.must(w.c.Nodes.Update(context.Background(), &corev1rpc.UpdateNodeRequest{Object: open}))
 		time.Sleep(2 * time.Second) // virtual
 		if got := reason(w.pod("new")); !strings.Contains(got,
 			"not eligible due to a terminating pod on the nominated node.") {
@@ -212,7 +213,7 @@ func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
 // When a victim cannot be marked or deleted the nomination is undone, and the pod tries again after a back-off.
 // spec: PREEMPT-2
 func TestEvictionFails(t *testing.T) {
-	for _, method := range []string{corev1.Pods_UpdateStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
+	for _, method := range []string{corev1rpc.Pods_UpdateStatus_FullMethodName, corev1rpc.Pods_Delete_FullMethodName} {
 		t.Run(method, func(t *testing.T) {
 			inWorld(t, scheduler.Config{}, func(w *world) {
 				defer w.agents()()
@@ -222,7 +223,7 @@ func TestEvictionFails(t *testing.T) {
 					if m != method {
 						return nil
 					}
-					if p, ok := req.(*corev1.UpdatePodRequest); ok && p.GetName() == "new" {
+					if p, ok := req.(*corev1rpc.UpdatePodRequest); ok && p.GetName() == "new" {
 						return nil
 					}
 					failures.Add(1)
@@ -253,7 +254,7 @@ func TestVictimsAreSpared(t *testing.T) {
 	inWorld(t, scheduler.Config{InitialBackoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.full(1)
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_Delete_FullMethodName {
+			if method == corev1rpc.Pods_Delete_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -282,10 +283,10 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 		w.full(1)
 		var slow atomic.Bool
 		w.server.React(func(_ context.Context, method string, req any) error {
-			switch p, ok := req.(*corev1.UpdatePodRequest); {
+			switch p, ok := req.(*corev1rpc.UpdatePodRequest); {
 			case ok && p.GetName() == "new" && slow.CompareAndSwap(false, true):
 				time.Sleep(time.Second) // virtual
-			case method == corev1.Pods_Delete_FullMethodName:
+			case method == corev1rpc.Pods_Delete_FullMethodName:
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -304,7 +305,7 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 // A pod that takes the name of a victim is not deleted in its place, and one that is gone already is not missed.
 // spec: PREEMPT-2, DEL-11
 func TestVictimIsReplaced(t *testing.T) {
-	for _, method := range []string{corev1.Pods_UpdateStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
+	for _, method := range []string{corev1rpc.Pods_UpdateStatus_FullMethodName, corev1rpc.Pods_Delete_FullMethodName} {
 		for _, successor := range []bool{true, false} {
 			t.Run(fmt.Sprint(method, " ", successor), func(t *testing.T) {
 				inWorld(t, scheduler.Config{}, func(w *world) {
@@ -391,7 +392,7 @@ func TestRoomIsHeld(t *testing.T) {
 	inWorld(t, scheduler.Config{InitialBackoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.full(1)
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Bind_FullMethodName && req.(*corev1.BindPodRequest).GetName() == "new" {
+			if method == corev1rpc.Pods_Bind_FullMethodName && req.(*corev1rpc.BindPodRequest).GetName() == "new" {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -430,7 +431,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 	inWorld(t, scheduler.Config{InitialBackoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.full(1)
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Bind_FullMethodName && req.(*corev1.BindPodRequest).GetName() == "new" {
+			if method == corev1rpc.Pods_Bind_FullMethodName && req.(*corev1rpc.BindPodRequest).GetName() == "new" {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil

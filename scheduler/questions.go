@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/calls"
 	"monoplane.dev/scheduler/framework"
@@ -71,9 +72,9 @@ func (s *Scheduler) serveQuestions(ctx context.Context) error {
 		names[i] = p.Name()
 	}
 	streams := s.cfg.Client.SchedulerStreams
-	return calls.Serve(ctx, calls.Config[*schedulingv1.SchedulerCall]{
-		Listen: func(ctx context.Context) (func() (*schedulingv1.SchedulerCall, error), error) {
-			stream, err := streams.Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: names})
+	return calls.Serve(ctx, calls.Config[*schedulingv1rpc.SchedulerCall]{
+		Listen: func(ctx context.Context) (func() (*schedulingv1rpc.SchedulerCall, error), error) {
+			stream, err := streams.Listen(ctx, &schedulingv1rpc.ListenSchedulerRequest{SchedulerNames: names})
 			if err != nil {
 				return nil, err
 			}
@@ -85,7 +86,7 @@ func (s *Scheduler) serveQuestions(ctx context.Context) error {
 }
 
 // answer serves one call.
-func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall, answer *calls.Answer) error {
+func (s *Scheduler) answer(ctx context.Context, call *schedulingv1rpc.SchedulerCall, answer *calls.Answer) error {
 	ask := call.GetExplain()
 	if ask == nil {
 		return apierrors.New(apierrors.MethodNotAllowed, "this scheduler does not know what is asked of it")
@@ -112,7 +113,7 @@ func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall
 // Errors: TooManyRequests, Timeout (the loop had no time), NotFound (no profile for the pod), InternalError (a plugin
 // failed).
 func (s *Scheduler) Explain(
-	ctx context.Context, ask *schedulingv1.ExplainCall,
+	ctx context.Context, ask *schedulingv1rpc.ExplainCall,
 ) (*schedulingv1.PlacementReviewStatus, error) {
 	pod := ask.GetPod()
 	if s.profiles.of(pod) == nil {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
@@ -25,7 +27,7 @@ import (
 // explain asks about a pod as it is.
 func (w *world) explain(p *corev1.Pod) *schedulingv1.PlacementReviewStatus {
 	w.Helper()
-	st, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: p})
+	st, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: p})
 	w.must(nil, err)
 	return st
 }
@@ -95,7 +97,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("gated: %v", st)
 		}
 
-		some, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x"),
+		some, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod("x"),
 			Nodes: []string{"n3", "nowhere", "n1", "nowhere"}})
 		w.must(nil, err)
 		var names []string
@@ -105,14 +107,14 @@ func TestExplain(t *testing.T) {
 		if !slices.Equal(names, []string{"n1", "n3", "nowhere"}) || some.GetNodeCount() != 3 {
 			t.Errorf("of some nodes: %v", some)
 		}
-		some, err = w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x"), Limit: 1})
+		some, err = w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod("x"), Limit: 1})
 		w.must(nil, err)
 		if len(some.GetNodes()) != 1 || some.GetFitCount() != 2 {
 			t.Errorf("limited: %v", some)
 		}
 		other := newPod("x")
 		other.Spec.SchedulerName = "other"
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: other}); !apierrors.Is(err,
+		if _, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: other}); !apierrors.Is(err,
 			apierrors.NotFound) {
 			t.Errorf("another scheduler's: %v", err)
 		}
@@ -191,12 +193,12 @@ func TestQuestionsAreBounded(t *testing.T) {
 				c = ctx
 			}
 			go func() {
-				_, err := w.s.Explain(c, &schedulingv1.ExplainCall{Pod: newPod("slow")})
+				_, err := w.s.Explain(c, &schedulingv1rpc.ExplainCall{Pod: newPod("slow")})
 				errs <- err
 			}()
 		}
 		synctest.Wait()
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x")}); !apierrors.Is(err,
+		if _, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod("x")}); !apierrors.Is(err,
 			apierrors.TooManyRequests) {
 			t.Errorf("one too many: %v", err)
 		}
@@ -213,7 +215,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 		began = time.Now()
 		close(free)
 		synctest.Wait()
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("slow")}); err != nil ||
+		if _, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod("slow")}); err != nil ||
 			time.Since(began) > 10*time.Millisecond {
 			t.Errorf("afterwards: %v after %s: questions that nobody waits for were answered", err, time.Since(began))
 		}
@@ -232,7 +234,7 @@ func TestQuestionsDoNotStarvePods(t *testing.T) {
 		answered := make(chan error, asked)
 		for range asked {
 			go func() {
-				_, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("slow")})
+				_, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod("slow")})
 				answered <- err
 			}()
 		}
@@ -266,7 +268,7 @@ func TestPanicInQuestion(t *testing.T) {
 		w.addNode(newNode("n1"))
 		w.addNode(newNode("n2"))
 		for _, point := range []string{"prefilter", "filter", "prescore", "score"} {
-			_, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod(point)})
+			_, err := w.s.Explain(context.Background(), &schedulingv1rpc.ExplainCall{Pod: newPod(point)})
 			if !apierrors.Is(err, apierrors.InternalError) || !strings.Contains(err.Error(), "a plugin panicked: boom at") {
 				t.Errorf("%s: %v", point, err)
 			}
@@ -309,7 +311,8 @@ func taken(p *corev1.Pod) {
 func TestReviewIsWhatHappens(t *testing.T) {
 	fit, refused, preempting := 0, 0, 0
 	create := func(w *world, p *corev1.Pod) error {
-		_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p})
+		_, err := w.c.Pods.Create(context.Background(),
+			&corev1rpc.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p})
 		return err
 	}
 	seeds := 4 * *histories
@@ -319,7 +322,7 @@ func TestReviewIsWhatHappens(t *testing.T) {
 		inWorld(t, scheduler.Config{}, func(w *world) {
 			w.server.Namespaces(w, "other")
 			for _, n := range c.Nodes() {
-				_, err := w.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{Object: object.Clone(n)})
+				_, err := w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: object.Clone(n)})
 				if !apierrors.Is(err, apierrors.Invalid) { // what nobody can create is not there
 					w.must(nil, err)
 				}

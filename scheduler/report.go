@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
@@ -16,7 +17,7 @@ import (
 // reporter writes PodScheduled=False to pods that fit nowhere (spec: SCHED-6), and the node on which room is made for
 // them (spec: PREEMPT-2), off the decision loop. Of several reports about one pod only the newest is written.
 type reporter struct {
-	pods   corev1.PodsClient
+	pods   corev1rpc.PodsClient
 	logger *slog.Logger
 
 	mu    sync.Mutex
@@ -41,7 +42,7 @@ const fieldManager = "scheduler"
 // reportWorkers is how many reports are written at once.
 const reportWorkers = 4
 
-func newReporter(pods corev1.PodsClient, logger *slog.Logger) *reporter {
+func newReporter(pods corev1rpc.PodsClient, logger *slog.Logger) *reporter {
 	return &reporter{pods: pods, logger: logger, todo: map[string]report{}, writing: map[string]struct{}{},
 		signal: make(chan struct{}, reportWorkers)}
 }

@@ -9,9 +9,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
@@ -28,7 +29,7 @@ func reviewServer(t testing.TB) (as func(name string, groups ...string) *client.
 	t.Helper()
 	broker := schedulerstreams.New(schedulerstreams.Config{})
 	s := apitest.StartWith(t, apitest.Config{API: apiserver.Config{Scheduler: broker}})
-	schedulingv1.RegisterSchedulerStreamsServer(s.Inproc, broker)
+	schedulingv1rpc.RegisterSchedulerStreamsServer(s.Inproc, broker)
 	return s.As
 }
 
@@ -40,7 +41,7 @@ func review(
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		r, err := c.PlacementReviews.Create(ctx, &schedulingv1.CreatePlacementReviewRequest{
+		r, err := c.PlacementReviews.Create(ctx, &schedulingv1rpc.CreatePlacementReviewRequest{
 			Namespace: "default", Object: &schedulingv1.PlacementReview{Spec: spec},
 		})
 		if !apierrors.Is(err, apierrors.ServiceUnavailable) || ctx.Err() != nil {
@@ -58,7 +59,7 @@ func TestReviewOverServer(t *testing.T) {
 	admin := as(authn.AdminName, authn.AdminsGroup)
 	big := realPod("big")
 	big.Spec.Containers[0].Resources.Requests = quantities("cpu=100")
-	if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: big}); err != nil {
+	if _, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: big}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is " +
@@ -112,7 +113,7 @@ func FuzzReview(f *testing.F) {
 		}
 		r.Metadata = &metav1.ObjectMeta{Namespace: "default"}
 		before := proto.Clone(r)
-		answer, err := admin.PlacementReviews.Create(t.Context(), &schedulingv1.CreatePlacementReviewRequest{Object: r})
+		answer, err := admin.PlacementReviews.Create(t.Context(), &schedulingv1rpc.CreatePlacementReviewRequest{Object: r})
 		if apierrors.Is(err, apierrors.InternalError) || apierrors.Is(err, apierrors.Timeout) {
 			t.Errorf("%v", err)
 		}

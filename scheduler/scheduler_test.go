@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/scheduler"
@@ -24,7 +25,7 @@ func TestLostRace(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		lose := true
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Bind_FullMethodName && lose && req.(*corev1.BindPodRequest).GetName() == "a" {
+			if method == corev1rpc.Pods_Bind_FullMethodName && lose && req.(*corev1rpc.BindPodRequest).GetName() == "a" {
 				return apierrors.NewConflict(corev1.PodKind, "a", "lost")
 			}
 			return nil
@@ -56,11 +57,11 @@ func TestLostAnswer(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		inside := false
 		w.server.React(func(ctx context.Context, method string, req any) error {
-			if method != corev1.Pods_Bind_FullMethodName || inside {
+			if method != corev1rpc.Pods_Bind_FullMethodName || inside {
 				return nil
 			}
 			inside = true
-			if _, err := w.c.Pods.Bind(ctx, req.(*corev1.BindPodRequest)); err != nil {
+			if _, err := w.c.Pods.Bind(ctx, req.(*corev1rpc.BindPodRequest)); err != nil {
 				w.Error(err)
 			}
 			return apierrors.New(apierrors.ServiceUnavailable, "the connection broke")
@@ -84,10 +85,10 @@ func TestSuccessor(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		var uids []string
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method != corev1.Pods_Bind_FullMethodName {
+			if method != corev1rpc.Pods_Bind_FullMethodName {
 				return nil
 			}
-			uids = append(uids, req.(*corev1.BindPodRequest).GetObject().GetMetadata().GetUid())
+			uids = append(uids, req.(*corev1rpc.BindPodRequest).GetObject().GetMetadata().GetUid())
 			if len(uids) == 1 { // while the first is being bound, it is replaced
 				w.force("a")
 				w.addPod(newPod("a"))
@@ -113,7 +114,7 @@ func TestReportLosesToBinding(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		done := false
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_UpdateStatus_FullMethodName && !done {
+			if method == corev1rpc.Pods_UpdateStatus_FullMethodName && !done {
 				done = true // the report is on its way; meanwhile a node comes and the pod is bound
 				w.createNode(newNode("n1"))
 				time.Sleep(5 * time.Second)
@@ -149,7 +150,7 @@ func TestFailedSchedulingEvent(t *testing.T) {
 			e.GetSeries().GetCount() < 12 || e.GetInvolvedObject().GetName() != "a" {
 			w.Errorf("got %v", e)
 		}
-		if n := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 1 {
+		if n := w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName); n != 1 {
 			w.Errorf("%d status writes for one unchanged message", n)
 		}
 	})
@@ -189,7 +190,7 @@ func TestNeverOvercommits(t *testing.T) {
 				var mu sync.Mutex
 				fault := rand.New(rand.NewPCG(seed, 8))
 				w.server.React(func(_ context.Context, method string, _ any) error {
-					if method != corev1.Pods_Bind_FullMethodName {
+					if method != corev1rpc.Pods_Bind_FullMethodName {
 						return nil
 					}
 					mu.Lock()

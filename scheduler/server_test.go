@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
@@ -22,7 +23,7 @@ func registerNode(t testing.TB, as func(string, ...string) *client.Client, name 
 	c := as(authn.NodePrefix+name, authn.NodesGroup)
 	n := newNode(name, "cpu=64", "memory=256Gi", "pods=110", "ephemeral-storage=1Ti")
 	n.Status.Capacity = n.Status.Allocatable
-	if _, err := c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: n}); err != nil {
+	if _, err := c.Nodes.Create(t.Context(), &corev1rpc.CreateNodeRequest{Object: n}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,7 +90,7 @@ func TestRealServer(t *testing.T) {
 	for i := range 20 {
 		p := realPod(fmt.Sprint("p", i))
 		p.Spec.Containers[0].Resources.Requests = quantities("cpu=2")
-		if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p}); err != nil {
+		if _, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +103,7 @@ func TestRealServer(t *testing.T) {
 	}
 	big := realPod("big")
 	big.Spec.Containers[0].Resources.Requests = quantities("cpu=100")
-	big, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: big})
+	big, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: big})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestEventsNameTheProfile(t *testing.T) {
 			p := realPod(strings.ToLower(reason) + "." + name)
 			p.Spec.SchedulerName = name
 			p.Spec.Containers[0].Resources.Requests = quantities("cpu=" + cpu)
-			if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p}); err != nil {
+			if _, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p}); err != nil {
 				t.Fatal(err)
 			}
 			want[reason+" "+p.Metadata.Name] = name
@@ -198,7 +199,7 @@ func BenchmarkCreateToBound(b *testing.B) {
 		for c := range creators {
 			wg.Go(func() {
 				for i := c; i < pods; i += creators {
-					_, err := admin.Pods.Create(b.Context(), &corev1.CreatePodRequest{Object: realPod(fmt.Sprint("p", i))})
+					_, err := admin.Pods.Create(b.Context(), &corev1rpc.CreatePodRequest{Object: realPod(fmt.Sprint("p", i))})
 					if err != nil {
 						b.Error(err)
 					}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
@@ -117,7 +118,7 @@ func (l *life) run() {
 			} else {
 				p = object.Clone(p)
 				p.Status.Phase, p.Metadata.ResourceVersion = "Succeeded", ""
-				l.must(l.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+				l.must(l.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 			}
 		}
 		if l.rng.IntN(3) > 0 { // else several at once

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	storagev1rpc "monoplane.dev/api/storage/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
@@ -43,15 +45,15 @@ func runStorage(t testing.TB, c *client.Client) (stop func()) {
 	}
 }
 
-func lateClass(name, provisioner string) *storagev1.CreateStorageClassRequest {
+func lateClass(name, provisioner string) *storagev1rpc.CreateStorageClassRequest {
 	late := "WaitForFirstConsumer"
-	return &storagev1.CreateStorageClassRequest{Object: &storagev1.StorageClass{
+	return &storagev1rpc.CreateStorageClassRequest{Object: &storagev1.StorageClass{
 		Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &late,
 	}}
 }
 
-func claimOf(namespace, name, class, mode string) *corev1.CreatePersistentVolumeClaimRequest {
-	return &corev1.CreatePersistentVolumeClaimRequest{Namespace: namespace, Object: &corev1.PersistentVolumeClaim{
+func claimOf(namespace, name, class, mode string) *corev1rpc.CreatePersistentVolumeClaimRequest {
+	return &corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: namespace, Object: &corev1.PersistentVolumeClaim{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: &corev1.PersistentVolumeClaimSpec{
 			AccessModes: []string{mode}, StorageClassName: &class,
@@ -60,8 +62,8 @@ func claimOf(namespace, name, class, mode string) *corev1.CreatePersistentVolume
 	}}
 }
 
-func localVolume(name, class, host string) *corev1.CreatePersistentVolumeRequest {
-	return &corev1.CreatePersistentVolumeRequest{Object: &corev1.PersistentVolume{
+func localVolume(name, class, host string) *corev1rpc.CreatePersistentVolumeRequest {
+	return &corev1rpc.CreatePersistentVolumeRequest{Object: &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: name},
 		Spec: &corev1.PersistentVolumeSpec{
 			Capacity: quantities("storage=1Gi"), AccessModes: []string{"ReadWriteOnce"}, StorageClassName: class,
@@ -96,8 +98,8 @@ func TestVolumesOnRealServer(t *testing.T) {
 	ok(admin.PersistentVolumeClaims.Create(ctx, claimOf("default", "made", "local", "ReadWriteOncePod")))
 	ok(admin.PersistentVolumeClaims.Create(ctx, claimOf("default", "taken", "static", "ReadWriteOnce")))
 	ok(admin.PersistentVolumes.Create(ctx, localVolume("disk", "static", "n2")))
-	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("a"), "made")}))
-	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("b"), "taken")}))
+	ok(admin.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: objects.Use(realPod("a"), "made")}))
+	ok(admin.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: objects.Use(realPod("b"), "taken")}))
 	t.Cleanup(runStorage(t, as(authn.ControllerPrefix+"persistentvolume")))
 	runScheduler(t, scheduler.Config{Client: as(authn.SchedulerName), Seed: 1})
 	nodes := await(t, admin, 2)
@@ -110,7 +112,7 @@ func TestVolumesOnRealServer(t *testing.T) {
 		made.GetMetadata().GetAnnotations()["volume.kubernetes.io/selected-node"] != nodes["a"] {
 		t.Errorf("pods are on %v, the volume on %s", nodes, host)
 	}
-	second, err := admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("c"), "made")})
+	second, err := admin.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: objects.Use(realPod("c"), "made")})
 	ok(second, err)
 	w, err := admin.Pods.Watch(ctx, &metav1.WatchRequest{FieldSelector: "metadata.name=c",
 		ResourceVersion: second.GetMetadata().GetResourceVersion()})
@@ -163,7 +165,7 @@ func TestVolumesUnderChaos(t *testing.T) {
 				w.must(w.c.PersistentVolumeClaims.Create(ctx, claimOf("ns", fmt.Sprint("l", i), "local", "ReadWriteOnce")))
 			}
 			w.server.React(func(_ context.Context, _ string, req any) error {
-				if _, event := req.(*corev1.CreateEventRequest); event {
+				if _, event := req.(*corev1rpc.CreateEventRequest); event {
 					return nil
 				}
 				switch roll(15) {
@@ -180,7 +182,7 @@ func TestVolumesUnderChaos(t *testing.T) {
 					objects.Use(p, fmt.Sprint("l", i))
 				}
 				for {
-					if _, err := w.c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err == nil {
+					if _, err := w.c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p}); err == nil {
 						break
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
@@ -48,7 +49,7 @@ func (w *world) makeVolume(claim string) {
 	w.must(w.c.PersistentVolumes.Create(ctx, v))
 	o.Spec.VolumeName = "made"
 	storage.Annotate(o, storage.BindCompleted, "yes")
-	w.must(w.c.PersistentVolumeClaims.Update(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: o}))
+	w.must(w.c.PersistentVolumeClaims.Update(ctx, &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o}))
 }
 
 // A pod that waits for its volume asks the server next to nothing, and goes on as soon as the volume is there.
@@ -57,7 +58,7 @@ func TestVolumeWaitEndsAtOnce(t *testing.T) {
 		w.waiting("p", "c")
 		var asked atomic.Int64
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.PersistentVolumeClaims_Get_FullMethodName {
+			if method == corev1rpc.PersistentVolumeClaims_Get_FullMethodName {
 				asked.Add(1)
 			}
 			return nil
@@ -81,7 +82,7 @@ func TestVolumeWaitEndsWithThePod(t *testing.T) {
 		w.waiting("p", "c")
 		var noticed atomic.Bool
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if r, ok := req.(*metav1.GetRequest); ok && method == corev1.Pods_Get_FullMethodName && r.GetName() == "p" {
+			if r, ok := req.(*metav1.GetRequest); ok && method == corev1rpc.Pods_Get_FullMethodName && r.GetName() == "p" {
 				noticed.Store(true)
 			}
 			return nil
@@ -111,7 +112,7 @@ func TestVolumeWaitFails(t *testing.T) {
 		o := object.Clone(w.claim("c")) // the provisioner cannot make it there
 		delete(o.Metadata.Annotations, storage.SelectedNode)
 		w.must(w.c.PersistentVolumeClaims.Update(context.Background(),
-			&corev1.UpdatePersistentVolumeClaimRequest{Object: o}))
+			&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o}))
 		synctest.Wait()
 		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"`) ||
 			time.Since(began) != 0 {
@@ -125,7 +126,7 @@ func TestVolumeWaitWithoutWatch(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		w.waiting("p", "c")
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.PersistentVolumeClaims_Watch_FullMethodName {
+			if method == corev1rpc.PersistentVolumeClaims_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "no watch")
 			}
 			return nil
@@ -156,7 +157,7 @@ func TestFailedBindingFreesVolumes(t *testing.T) {
 		synctest.Wait()
 		var once atomic.Bool
 		w.server.React(func(_ context.Context, _ string, req any) error {
-			if r, ok := req.(*corev1.UpdatePersistentVolumeRequest); !ok || r.GetObject().GetSpec().GetClaimRef() == nil ||
+			if r, ok := req.(*corev1rpc.UpdatePersistentVolumeRequest); !ok || r.GetObject().GetSpec().GetClaimRef() == nil ||
 				once.Swap(true) {
 				return nil
 			}
@@ -186,10 +187,10 @@ func TestBindingOfGonePodFreesRoom(t *testing.T) {
 		w.addNode(newNode("n1", "cpu=1", "pods=10"))
 		var once, deaf atomic.Bool
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if method == corev1.Pods_Watch_FullMethodName && deaf.Load() {
+			if method == corev1rpc.Pods_Watch_FullMethodName && deaf.Load() {
 				return apierrors.New(apierrors.ServiceUnavailable, "no watch")
 			}
-			if method != corev1.Pods_Bind_FullMethodName || once.Swap(true) {
+			if method != corev1rpc.Pods_Bind_FullMethodName || once.Swap(true) {
 				return nil
 			}
 			time.Sleep(3 * time.Second) // virtual: the other pod is refused meanwhile

@@ -5,183 +5,183 @@ package clients
 
 import (
 	grpc "google.golang.org/grpc"
-	v11 "monoplane.dev/api/apps/v1"
-	v12 "monoplane.dev/api/authentication/v1"
-	v13 "monoplane.dev/api/authorization/v1"
-	v14 "monoplane.dev/api/autoscaling/v1"
-	v2 "monoplane.dev/api/autoscaling/v2"
-	v15 "monoplane.dev/api/batch/v1"
-	v16 "monoplane.dev/api/certificates/v1"
-	v17 "monoplane.dev/api/coordination/v1"
-	v1 "monoplane.dev/api/core/v1"
-	v18 "monoplane.dev/api/discovery/v1"
-	v19 "monoplane.dev/api/events/v1"
-	v110 "monoplane.dev/api/flowcontrol/v1"
-	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v111 "monoplane.dev/api/networking/v1"
-	v112 "monoplane.dev/api/node/v1"
-	v113 "monoplane.dev/api/policy/v1"
-	v114 "monoplane.dev/api/rbac/v1"
-	v115 "monoplane.dev/api/scheduling/v1"
-	v116 "monoplane.dev/api/storage/v1"
+	rpc1 "monoplane.dev/api/apps/v1/rpc"
+	rpc2 "monoplane.dev/api/authentication/v1/rpc"
+	rpc3 "monoplane.dev/api/authorization/v1/rpc"
+	rpc4 "monoplane.dev/api/autoscaling/v1/rpc"
+	rpc5 "monoplane.dev/api/autoscaling/v2/rpc"
+	rpc6 "monoplane.dev/api/batch/v1/rpc"
+	rpc7 "monoplane.dev/api/certificates/v1/rpc"
+	rpc8 "monoplane.dev/api/coordination/v1/rpc"
+	rpc "monoplane.dev/api/core/v1/rpc"
+	rpc9 "monoplane.dev/api/discovery/v1/rpc"
+	rpc10 "monoplane.dev/api/events/v1/rpc"
+	rpc11 "monoplane.dev/api/flowcontrol/v1/rpc"
+	rpc12 "monoplane.dev/api/metrics/v1beta1/rpc"
+	rpc13 "monoplane.dev/api/networking/v1/rpc"
+	rpc14 "monoplane.dev/api/node/v1/rpc"
+	rpc15 "monoplane.dev/api/policy/v1/rpc"
+	rpc16 "monoplane.dev/api/rbac/v1/rpc"
+	rpc17 "monoplane.dev/api/scheduling/v1/rpc"
+	rpc18 "monoplane.dev/api/storage/v1/rpc"
 )
 
 // Clients holds the clients of all kinds.
 type Clients struct {
 	// ConfigMaps reads and writes objects of kind ConfigMap of v1.
-	ConfigMaps v1.ConfigMapsClient
+	ConfigMaps rpc.ConfigMapsClient
 	// Endpoints reads and writes objects of kind Endpoints of v1.
-	Endpoints v1.EndpointsServiceClient
+	Endpoints rpc.EndpointsServiceClient
 	// Events reads and writes objects of kind Event of v1.
-	Events v1.EventsClient
+	Events rpc.EventsClient
 	// LimitRanges reads and writes objects of kind LimitRange of v1.
-	LimitRanges v1.LimitRangesClient
+	LimitRanges rpc.LimitRangesClient
 	// Namespaces reads and writes objects of kind Namespace of v1.
-	Namespaces v1.NamespacesClient
+	Namespaces rpc.NamespacesClient
 	// Nodes reads and writes objects of kind Node of v1.
-	Nodes v1.NodesClient
+	Nodes rpc.NodesClient
 	// PersistentVolumes reads and writes objects of kind PersistentVolume of v1.
-	PersistentVolumes v1.PersistentVolumesClient
+	PersistentVolumes rpc.PersistentVolumesClient
 	// PersistentVolumeClaims reads and writes objects of kind PersistentVolumeClaim of v1.
-	PersistentVolumeClaims v1.PersistentVolumeClaimsClient
+	PersistentVolumeClaims rpc.PersistentVolumeClaimsClient
 	// Pods reads and writes objects of kind Pod of v1.
-	Pods v1.PodsClient
+	Pods rpc.PodsClient
 	// PodTemplates reads and writes objects of kind PodTemplate of v1.
-	PodTemplates v1.PodTemplatesClient
+	PodTemplates rpc.PodTemplatesClient
 	// ReplicationControllers reads and writes objects of kind ReplicationController of v1.
-	ReplicationControllers v1.ReplicationControllersClient
+	ReplicationControllers rpc.ReplicationControllersClient
 	// ResourceQuotas reads and writes objects of kind ResourceQuota of v1.
-	ResourceQuotas v1.ResourceQuotasClient
+	ResourceQuotas rpc.ResourceQuotasClient
 	// Secrets reads and writes objects of kind Secret of v1.
-	Secrets v1.SecretsClient
+	Secrets rpc.SecretsClient
 	// Services reads and writes objects of kind Service of v1.
-	Services v1.ServicesClient
+	Services rpc.ServicesClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
-	ServiceAccounts v1.ServiceAccountsClient
+	ServiceAccounts rpc.ServiceAccountsClient
 	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
-	ControllerRevisions v11.ControllerRevisionsClient
+	ControllerRevisions rpc1.ControllerRevisionsClient
 	// DaemonSets reads and writes objects of kind DaemonSet of apps/v1.
-	DaemonSets v11.DaemonSetsClient
+	DaemonSets rpc1.DaemonSetsClient
 	// Deployments reads and writes objects of kind Deployment of apps/v1.
-	Deployments v11.DeploymentsClient
+	Deployments rpc1.DeploymentsClient
 	// ReplicaSets reads and writes objects of kind ReplicaSet of apps/v1.
-	ReplicaSets v11.ReplicaSetsClient
+	ReplicaSets rpc1.ReplicaSetsClient
 	// StatefulSets reads and writes objects of kind StatefulSet of apps/v1.
-	StatefulSets v11.StatefulSetsClient
+	StatefulSets rpc1.StatefulSetsClient
 	// SelfSubjectReviews tells clients who they are.
-	SelfSubjectReviews v12.SelfSubjectReviewsClient
+	SelfSubjectReviews rpc2.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
-	TokenReviews v12.TokenReviewsClient
+	TokenReviews rpc2.TokenReviewsClient
 	// LocalSubjectAccessReviews tells whether a user may do something in a namespace.
-	LocalSubjectAccessReviews v13.LocalSubjectAccessReviewsClient
+	LocalSubjectAccessReviews rpc3.LocalSubjectAccessReviewsClient
 	// SelfSubjectAccessReviews tells whether the client that asks may do something.
-	SelfSubjectAccessReviews v13.SelfSubjectAccessReviewsClient
+	SelfSubjectAccessReviews rpc3.SelfSubjectAccessReviewsClient
 	// SelfSubjectRulesReviews tells what the client that asks may do in a namespace.
-	SelfSubjectRulesReviews v13.SelfSubjectRulesReviewsClient
+	SelfSubjectRulesReviews rpc3.SelfSubjectRulesReviewsClient
 	// SubjectAccessReviews tells whether a user may do something.
-	SubjectAccessReviews v13.SubjectAccessReviewsClient
+	SubjectAccessReviews rpc3.SubjectAccessReviewsClient
 	// HorizontalPodAutoscalersV1 reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v1.
-	HorizontalPodAutoscalersV1 v14.HorizontalPodAutoscalersClient
+	HorizontalPodAutoscalersV1 rpc4.HorizontalPodAutoscalersClient
 	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
-	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
+	HorizontalPodAutoscalers rpc5.HorizontalPodAutoscalersClient
 	// CronJobs reads and writes objects of kind CronJob of batch/v1.
-	CronJobs v15.CronJobsClient
+	CronJobs rpc6.CronJobsClient
 	// Jobs reads and writes objects of kind Job of batch/v1.
-	Jobs v15.JobsClient
+	Jobs rpc6.JobsClient
 	// CertificateSigningRequests reads and writes objects of kind CertificateSigningRequest of certificates.k8s.io/v1.
-	CertificateSigningRequests v16.CertificateSigningRequestsClient
+	CertificateSigningRequests rpc7.CertificateSigningRequestsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v17.LeasesClient
+	Leases rpc8.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
-	EndpointSlices v18.EndpointSlicesClient
+	EndpointSlices rpc9.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v19.EventsClient
+	EventsV1 rpc10.EventsClient
 	// FlowSchemas reads and writes objects of kind FlowSchema of flowcontrol.apiserver.k8s.io/v1.
-	FlowSchemas v110.FlowSchemasClient
+	FlowSchemas rpc11.FlowSchemasClient
 	// PriorityLevelConfigurations reads and writes objects of kind PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1.
-	PriorityLevelConfigurations v110.PriorityLevelConfigurationsClient
+	PriorityLevelConfigurations rpc11.PriorityLevelConfigurationsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
-	NodeMetrics v1beta1.NodesClient
+	NodeMetrics rpc12.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
-	PodMetrics v1beta1.PodsClient
+	PodMetrics rpc12.PodsClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
-	Ingresses v111.IngressesClient
+	Ingresses rpc13.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
-	IngressClasses v111.IngressClassesClient
+	IngressClasses rpc13.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
-	NetworkPolicies v111.NetworkPoliciesClient
+	NetworkPolicies rpc13.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v112.RuntimeClassesClient
+	RuntimeClasses rpc14.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v113.PodDisruptionBudgetsClient
+	PodDisruptionBudgets rpc15.PodDisruptionBudgetsClient
 	// ClusterRoles reads and writes objects of kind ClusterRole of rbac.authorization.k8s.io/v1.
-	ClusterRoles v114.ClusterRolesClient
+	ClusterRoles rpc16.ClusterRolesClient
 	// ClusterRoleBindings reads and writes objects of kind ClusterRoleBinding of rbac.authorization.k8s.io/v1.
-	ClusterRoleBindings v114.ClusterRoleBindingsClient
+	ClusterRoleBindings rpc16.ClusterRoleBindingsClient
 	// Roles reads and writes objects of kind Role of rbac.authorization.k8s.io/v1.
-	Roles v114.RolesClient
+	Roles rpc16.RolesClient
 	// RoleBindings reads and writes objects of kind RoleBinding of rbac.authorization.k8s.io/v1.
-	RoleBindings v114.RoleBindingsClient
+	RoleBindings rpc16.RoleBindingsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v115.PriorityClassesClient
+	PriorityClasses rpc17.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v115.PlacementReviewsClient
+	PlacementReviews rpc17.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v116.StorageClassesClient
+	StorageClasses rpc18.StorageClassesClient
 }
 
 // New returns the clients over conn.
 func New(conn grpc.ClientConnInterface) Clients {
 	return Clients{
-		ConfigMaps:                  v1.NewConfigMapsClient(conn),
-		Endpoints:                   v1.NewEndpointsServiceClient(conn),
-		Events:                      v1.NewEventsClient(conn),
-		LimitRanges:                 v1.NewLimitRangesClient(conn),
-		Namespaces:                  v1.NewNamespacesClient(conn),
-		Nodes:                       v1.NewNodesClient(conn),
-		PersistentVolumes:           v1.NewPersistentVolumesClient(conn),
-		PersistentVolumeClaims:      v1.NewPersistentVolumeClaimsClient(conn),
-		Pods:                        v1.NewPodsClient(conn),
-		PodTemplates:                v1.NewPodTemplatesClient(conn),
-		ReplicationControllers:      v1.NewReplicationControllersClient(conn),
-		ResourceQuotas:              v1.NewResourceQuotasClient(conn),
-		Secrets:                     v1.NewSecretsClient(conn),
-		Services:                    v1.NewServicesClient(conn),
-		ServiceAccounts:             v1.NewServiceAccountsClient(conn),
-		ControllerRevisions:         v11.NewControllerRevisionsClient(conn),
-		DaemonSets:                  v11.NewDaemonSetsClient(conn),
-		Deployments:                 v11.NewDeploymentsClient(conn),
-		ReplicaSets:                 v11.NewReplicaSetsClient(conn),
-		StatefulSets:                v11.NewStatefulSetsClient(conn),
-		SelfSubjectReviews:          v12.NewSelfSubjectReviewsClient(conn),
-		TokenReviews:                v12.NewTokenReviewsClient(conn),
-		LocalSubjectAccessReviews:   v13.NewLocalSubjectAccessReviewsClient(conn),
-		SelfSubjectAccessReviews:    v13.NewSelfSubjectAccessReviewsClient(conn),
-		SelfSubjectRulesReviews:     v13.NewSelfSubjectRulesReviewsClient(conn),
-		SubjectAccessReviews:        v13.NewSubjectAccessReviewsClient(conn),
-		HorizontalPodAutoscalersV1:  v14.NewHorizontalPodAutoscalersClient(conn),
-		HorizontalPodAutoscalers:    v2.NewHorizontalPodAutoscalersClient(conn),
-		CronJobs:                    v15.NewCronJobsClient(conn),
-		Jobs:                        v15.NewJobsClient(conn),
-		CertificateSigningRequests:  v16.NewCertificateSigningRequestsClient(conn),
-		Leases:                      v17.NewLeasesClient(conn),
-		EndpointSlices:              v18.NewEndpointSlicesClient(conn),
-		EventsV1:                    v19.NewEventsClient(conn),
-		FlowSchemas:                 v110.NewFlowSchemasClient(conn),
-		PriorityLevelConfigurations: v110.NewPriorityLevelConfigurationsClient(conn),
-		NodeMetrics:                 v1beta1.NewNodesClient(conn),
-		PodMetrics:                  v1beta1.NewPodsClient(conn),
-		Ingresses:                   v111.NewIngressesClient(conn),
-		IngressClasses:              v111.NewIngressClassesClient(conn),
-		NetworkPolicies:             v111.NewNetworkPoliciesClient(conn),
-		RuntimeClasses:              v112.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:        v113.NewPodDisruptionBudgetsClient(conn),
-		ClusterRoles:                v114.NewClusterRolesClient(conn),
-		ClusterRoleBindings:         v114.NewClusterRoleBindingsClient(conn),
-		Roles:                       v114.NewRolesClient(conn),
-		RoleBindings:                v114.NewRoleBindingsClient(conn),
-		PriorityClasses:             v115.NewPriorityClassesClient(conn),
-		PlacementReviews:            v115.NewPlacementReviewsClient(conn),
-		StorageClasses:              v116.NewStorageClassesClient(conn),
+		ConfigMaps:                  rpc.NewConfigMapsClient(conn),
+		Endpoints:                   rpc.NewEndpointsServiceClient(conn),
+		Events:                      rpc.NewEventsClient(conn),
+		LimitRanges:                 rpc.NewLimitRangesClient(conn),
+		Namespaces:                  rpc.NewNamespacesClient(conn),
+		Nodes:                       rpc.NewNodesClient(conn),
+		PersistentVolumes:           rpc.NewPersistentVolumesClient(conn),
+		PersistentVolumeClaims:      rpc.NewPersistentVolumeClaimsClient(conn),
+		Pods:                        rpc.NewPodsClient(conn),
+		PodTemplates:                rpc.NewPodTemplatesClient(conn),
+		ReplicationControllers:      rpc.NewReplicationControllersClient(conn),
+		ResourceQuotas:              rpc.NewResourceQuotasClient(conn),
+		Secrets:                     rpc.NewSecretsClient(conn),
+		Services:                    rpc.NewServicesClient(conn),
+		ServiceAccounts:             rpc.NewServiceAccountsClient(conn),
+		ControllerRevisions:         rpc1.NewControllerRevisionsClient(conn),
+		DaemonSets:                  rpc1.NewDaemonSetsClient(conn),
+		Deployments:                 rpc1.NewDeploymentsClient(conn),
+		ReplicaSets:                 rpc1.NewReplicaSetsClient(conn),
+		StatefulSets:                rpc1.NewStatefulSetsClient(conn),
+		SelfSubjectReviews:          rpc2.NewSelfSubjectReviewsClient(conn),
+		TokenReviews:                rpc2.NewTokenReviewsClient(conn),
+		LocalSubjectAccessReviews:   rpc3.NewLocalSubjectAccessReviewsClient(conn),
+		SelfSubjectAccessReviews:    rpc3.NewSelfSubjectAccessReviewsClient(conn),
+		SelfSubjectRulesReviews:     rpc3.NewSelfSubjectRulesReviewsClient(conn),
+		SubjectAccessReviews:        rpc3.NewSubjectAccessReviewsClient(conn),
+		HorizontalPodAutoscalersV1:  rpc4.NewHorizontalPodAutoscalersClient(conn),
+		HorizontalPodAutoscalers:    rpc5.NewHorizontalPodAutoscalersClient(conn),
+		CronJobs:                    rpc6.NewCronJobsClient(conn),
+		Jobs:                        rpc6.NewJobsClient(conn),
+		CertificateSigningRequests:  rpc7.NewCertificateSigningRequestsClient(conn),
+		Leases:                      rpc8.NewLeasesClient(conn),
+		EndpointSlices:              rpc9.NewEndpointSlicesClient(conn),
+		EventsV1:                    rpc10.NewEventsClient(conn),
+		FlowSchemas:                 rpc11.NewFlowSchemasClient(conn),
+		PriorityLevelConfigurations: rpc11.NewPriorityLevelConfigurationsClient(conn),
+		NodeMetrics:                 rpc12.NewNodesClient(conn),
+		PodMetrics:                  rpc12.NewPodsClient(conn),
+		Ingresses:                   rpc13.NewIngressesClient(conn),
+		IngressClasses:              rpc13.NewIngressClassesClient(conn),
+		NetworkPolicies:             rpc13.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:              rpc14.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:        rpc15.NewPodDisruptionBudgetsClient(conn),
+		ClusterRoles:                rpc16.NewClusterRolesClient(conn),
+		ClusterRoleBindings:         rpc16.NewClusterRoleBindingsClient(conn),
+		Roles:                       rpc16.NewRolesClient(conn),
+		RoleBindings:                rpc16.NewRoleBindingsClient(conn),
+		PriorityClasses:             rpc17.NewPriorityClassesClient(conn),
+		PlacementReviews:            rpc17.NewPlacementReviewsClient(conn),
+		StorageClasses:              rpc18.NewStorageClassesClient(conn),
 	}
 }

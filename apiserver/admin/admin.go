@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	adminv1 "monoplane.dev/api/admin/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 )
@@ -39,7 +39,7 @@ type Cluster interface {
 
 // Server serves monoplane.admin.v1.Admin. The authorizer lets only administrators call it.
 type Server struct {
-	adminv1.UnimplementedAdminServer
+	adminv1rpc.UnimplementedAdminServer
 	cluster Cluster
 }
 
@@ -49,13 +49,13 @@ func New(c Cluster) *Server { return &Server{cluster: c} }
 // Stop stops the pods, then begins the stop of the whole cluster, which is left to whoever waits for Done, so that
 // this call can end first. A stop that has begun goes on when the caller goes; another caller joins it, and may leave
 // the pods after all.
-func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServer[adminv1.StopProgress]) error {
+func (s *Server) Stop(req *adminv1rpc.StopRequest, stream grpc.ServerStreamingServer[adminv1rpc.StopProgress]) error {
 	if req.GetLeavePods() {
 		s.cluster.End()
 		return nil
 	}
 	err := s.cluster.StopPods(stream.Context(), func(pods []string) {
-		_ = stream.Send(&adminv1.StopProgress{Pods: pods}) // a caller that has gone ends the context, too
+		_ = stream.Send(&adminv1rpc.StopProgress{Pods: pods}) // a caller that has gone ends the context, too
 	})
 	if err != nil && stream.Context().Err() == nil {
 		return apierrors.New(apierrors.Timeout, "the server stops, but %v", err)
@@ -64,8 +64,10 @@ func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServe
 }
 
 // Snapshot streams a consistent copy of all data.
-func (s *Server) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]) error {
-	if err := stream.Send(&adminv1.SnapshotChunk{SecretsKey: s.cluster.SecretsKey()}); err != nil {
+func (s *Server) Snapshot(
+	_ *adminv1rpc.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1rpc.SnapshotChunk],
+) error {
+	if err := stream.Send(&adminv1rpc.SnapshotChunk{SecretsKey: s.cluster.SecretsKey()}); err != nil {
 		return err
 	}
 	return s.cluster.Snapshot(stream.Context(), &chunkWriter{stream})
@@ -73,8 +75,8 @@ func (s *Server) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamin
 
 // RotateSecretsKey serves Admin.RotateSecretsKey.
 func (s *Server) RotateSecretsKey(
-	ctx context.Context, _ *adminv1.RotateSecretsKeyRequest,
-) (*adminv1.RotateSecretsKeyResponse, error) {
+	ctx context.Context, _ *adminv1rpc.RotateSecretsKeyRequest,
+) (*adminv1rpc.RotateSecretsKeyResponse, error) {
 	key, n, err := s.cluster.RotateSecretsKey(ctx)
 	switch {
 	case errors.Is(err, store.ErrSharedKeys):
@@ -82,30 +84,32 @@ func (s *Server) RotateSecretsKey(
 	case err != nil:
 		return nil, err
 	}
-	return &adminv1.RotateSecretsKeyResponse{Key: key, Secrets: int32(n)}, nil //nolint:gosec // a number of objects
+	return &adminv1rpc.RotateSecretsKeyResponse{Key: key, Secrets: int32(n)}, nil //nolint:gosec // a number of objects
 }
 
 // StopNode serves Admin.StopNode.
-func (s *Server) StopNode(ctx context.Context, req *adminv1.StopNodeRequest) (*adminv1.StopNodeResponse, error) {
+func (s *Server) StopNode(ctx context.Context, req *adminv1rpc.StopNodeRequest) (*adminv1rpc.StopNodeResponse, error) {
 	stopped, err := s.cluster.StopNode(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.StopNodeResponse{Stopped: stopped}, nil
+	return &adminv1rpc.StopNodeResponse{Stopped: stopped}, nil
 }
 
 // StartNode serves Admin.StartNode.
-func (s *Server) StartNode(ctx context.Context, req *adminv1.StartNodeRequest) (*adminv1.StartNodeResponse, error) {
+func (s *Server) StartNode(
+	ctx context.Context, req *adminv1rpc.StartNodeRequest,
+) (*adminv1rpc.StartNodeResponse, error) {
 	started, err := s.cluster.StartNode(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.StartNodeResponse{Started: started}, nil
+	return &adminv1rpc.StartNodeResponse{Started: started}, nil
 }
 
 // chunkWriter sends what is written to it.
 type chunkWriter struct {
-	stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]
+	stream grpc.ServerStreamingServer[adminv1rpc.SnapshotChunk]
 }
 
 var _ io.Writer = (*chunkWriter)(nil)
@@ -115,7 +119,7 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 	for len(p) > 0 {
 		size := min(len(p), snapshotChunk)
 		// The message is the receiver's once sent, the buffer the writer's.
-		if err := w.stream.Send(&adminv1.SnapshotChunk{Data: append([]byte(nil), p[:size]...)}); err != nil {
+		if err := w.stream.Send(&adminv1rpc.SnapshotChunk{Data: append([]byte(nil), p[:size]...)}); err != nil {
 			return n, err
 		}
 		n += size

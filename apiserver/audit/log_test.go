@@ -21,7 +21,9 @@ import (
 	"monoplane.dev/apiserver/authn"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
+	authenticationv1rpc "monoplane.dev/api/authentication/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -331,12 +333,12 @@ func TestSecretsAreNeverWritten(t *testing.T) {
 	l, _ := newLog(t, d, 0, "omitStages: [RequestReceived]\nrules: [{level: RequestResponse}]")
 	stored := secret()
 	for _, m := range []struct{ req, answer any }{
-		{&corev1.CreateSecretRequest{Object: secret()}, stored},
+		{&corev1rpc.CreateSecretRequest{Object: secret()}, stored},
 		{&metav1.ListRequest{}, &corev1.SecretList{Metadata: &metav1.ListMeta{}, Items: []*corev1.Secret{stored}}},
 		{&metav1.PatchRequest{Patch: []byte(`{"data":{"password":"` + value + `"}}`)}, stored},
-		{&corev1.CreateTokenServiceAccountRequest{Object: &authenticationv1.TokenRequest{}},
+		{&corev1rpc.CreateTokenServiceAccountRequest{Object: &authenticationv1.TokenRequest{}},
 			&authenticationv1.TokenRequest{Status: &authenticationv1.TokenRequestStatus{Token: token}}},
-		{&authenticationv1.CreateTokenReviewRequest{Object: &authenticationv1.TokenReview{
+		{&authenticationv1rpc.CreateTokenReviewRequest{Object: &authenticationv1.TokenReview{
 			Spec: &authenticationv1.TokenReviewSpec{Token: token}}}, nil},
 	} {
 		_, r := l.Begin(t.Context(), audit.Source{}, audit.Attributes{Objects: true, Resource: "secrets", Version: "v1"})

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 )
 
@@ -62,17 +62,17 @@ func New[C any](cfg Config) *Broker[C] {
 // call is one request to a component.
 type call struct {
 	name   string
-	frames chan frame         // from the answering component, unbuffered: back-pressure
-	gone   chan struct{}      // closed when the caller has gone or has everything
-	began  chan struct{}      // closed when a component begins to answer
-	ended  <-chan struct{}    // closed when the listener that got the call is over
-	input  chan *nodev1.Frame // to the answering component, unbuffered; nil unless the call is a conversation
-	over   chan struct{}      // closed when the component has ended its answer
+	frames chan frame            // from the answering component, unbuffered: back-pressure
+	gone   chan struct{}         // closed when the caller has gone or has everything
+	began  chan struct{}         // closed when a component begins to answer
+	ended  <-chan struct{}       // closed when the listener that got the call is over
+	input  chan *nodev1rpc.Frame // to the answering component, unbuffered; nil unless the call is a conversation
+	over   chan struct{}         // closed when the component has ended its answer
 }
 
 // frame is what the component sent, or why it sends no more.
 type frame struct {
-	*nodev1.Frame
+	*nodev1rpc.Frame
 	err error
 }
 
@@ -174,7 +174,7 @@ func (b *Broker[C]) listener(ctx context.Context, name string) (*listener[C], er
 
 // open registers a call and hands it to the listener, until the time is up: a listener may have ceased to read.
 func (b *Broker[C]) open(
-	ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time, input chan *nodev1.Frame,
+	ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time, input chan *nodev1rpc.Frame,
 ) (*call, string, error) {
 	id := rand.Text()
 	c := &call{

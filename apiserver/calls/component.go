@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 )
 
@@ -85,7 +85,7 @@ func (b *Broker[C]) unregister(names []string, l *listener[C]) {
 
 // Answer serves the stream on which a component answers one call. Data frames are handed to the caller one at a time;
 // the stream is read on a goroutine of its own, so that a caller who leaves ends the stream at once.
-func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Frame]) error {
+func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1rpc.Frame, nodev1rpc.Frame]) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err

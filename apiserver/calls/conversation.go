@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/calls"
 )
@@ -26,7 +26,7 @@ type Conversation struct {
 func (b *Broker[C]) Open(ctx context.Context, name string, ask func(id string) C) (*Conversation, error) {
 	answer := time.NewTimer(b.cfg.AnswerTimeout)
 	defer answer.Stop()
-	c, id, err := b.open(ctx, name, ask, answer.C, make(chan *nodev1.Frame))
+	c, id, err := b.open(ctx, name, ask, answer.C, make(chan *nodev1rpc.Frame))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (v *Conversation) Send(in *corev1.StreamInput) error {
 		return v.ctx.Err()
 	}
 	select {
-	case v.c.input <- &nodev1.Frame{Input: in}:
+	case v.c.input <- &nodev1rpc.Frame{Input: in}:
 		return nil
 	case <-v.c.over:
 		return errOver

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver"
@@ -222,7 +223,7 @@ func TestOneUserCannotStarveAnother(t *testing.T) {
 	s := serve(t, fair.Config{Seats: 4, Queue: 1, Wait: 200 * time.Millisecond}, nil)
 	entered, release := s.hold()
 	defer release()
-	flooder := corev1.NewConfigMapsClient(s.grpc("flooder"))
+	flooder := corev1rpc.NewConfigMapsClient(s.grpc("flooder"))
 	held := &metav1.GetRequest{Namespace: "default", Name: "held"}
 	var wg sync.WaitGroup
 	for range 3 {
@@ -236,7 +237,7 @@ func TestOneUserCannotStarveAnother(t *testing.T) {
 		!strings.Contains(body, `"reason":"TooManyRequests"`) {
 		t.Errorf("over REST the same user gets %d %v %s", code, header, body)
 	}
-	other := corev1.NewConfigMapsClient(s.grpc("other"))
+	other := corev1rpc.NewConfigMapsClient(s.grpc("other"))
 	for range 20 {
 		if _, err := other.List(t.Context(), &metav1.ListRequest{Namespace: "default"}); err != nil {
 			t.Errorf("another user: %v", err)
@@ -259,9 +260,9 @@ func TestWatchesAreCountedApart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	conn := s.grpc("watcher")
-	watcher := corev1.NewConfigMapsClient(conn)
+	watcher := corev1rpc.NewConfigMapsClient(conn)
 	initial := true
-	watch := func(c corev1.ConfigMapsClient) (corev1.ConfigMaps_WatchClient, error) {
+	watch := func(c corev1rpc.ConfigMapsClient) (corev1rpc.ConfigMaps_WatchClient, error) {
 		stream, err := c.Watch(ctx, &metav1.WatchRequest{
 			Namespace: "default", SendInitialEvents: &initial, AllowWatchBookmarks: true,
 			ResourceVersionMatch: "NotOlderThan",
@@ -286,7 +287,7 @@ func TestWatchesAreCountedApart(t *testing.T) {
 	if _, err := watcher.List(t.Context(), &metav1.ListRequest{Namespace: "default"}); err != nil {
 		t.Errorf("a list beside the watches: %v", err)
 	}
-	if _, err := watch(corev1.NewConfigMapsClient(s.grpc("other"))); err != nil {
+	if _, err := watch(corev1rpc.NewConfigMapsClient(s.grpc("other"))); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 	cancel()
@@ -332,16 +333,16 @@ rules:
 	told(maps+"/none", "GET", "", 404)
 	told(maps+"/a", "DELETE", "", 200)
 
-	api := corev1.NewConfigMapsClient(s.grpc("ada"))
+	api := corev1rpc.NewConfigMapsClient(s.grpc("ada"))
 	var header metadata.MD
-	made, err := api.Create(t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+	made, err := api.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"k": "v"},
 	}}, grpc.Header(&header))
 	if err != nil || len(header.Get("audit-id")) != 1 {
 		t.Fatalf("created: %v, %v", err, header)
 	}
 	made.Data["k"] = "w"
-	if _, err := api.Update(t.Context(), &corev1.UpdateConfigMapRequest{Object: made}); err != nil {
+	if _, err := api.Update(t.Context(), &corev1rpc.UpdateConfigMapRequest{Object: made}); err != nil {
 		t.Error(err)
 	}
 	if _, err := api.List(t.Context(), &metav1.ListRequest{Namespace: "default"}); err != nil {
@@ -356,7 +357,7 @@ rules:
 
 	// One seat is held by somebody else, whom nobody waits for.
 	entered, release := s.hold()
-	blocker := corev1.NewConfigMapsClient(s.grpc("blocker"))
+	blocker := corev1rpc.NewConfigMapsClient(s.grpc("blocker"))
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = blocker.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "held"}) })
 	s.waitFor(entered, 1)
@@ -423,7 +424,7 @@ func (*closable) Close() error { return nil }
 // Selectors of 1 MB are refused in words, not by a connection that breaks or with an answer that repeats them.
 func TestHugeSelectors(t *testing.T) {
 	s := serve(t, fair.Config{}, nil)
-	api := corev1.NewConfigMapsClient(s.grpc("ada"))
+	api := corev1rpc.NewConfigMapsClient(s.grpc("ada"))
 	labels := "a in (" + strings.Repeat("x,", 512<<10) + "x)"
 	fields := strings.Repeat("metadata.name!=x,", 64<<10) + "metadata.name=y"
 	refused := func(what string, err error, text string) {
@@ -499,7 +500,7 @@ func TestRefusedStreamsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, fair.Config{Long: 2}, trail)
-	api := corev1.NewConfigMapsClient(s.grpc("ada"))
+	api := corev1rpc.NewConfigMapsClient(s.grpc("ada"))
 	initial := true
 	for i := range 2 {
 		stream, err := api.Watch(t.Context(), &metav1.WatchRequest{

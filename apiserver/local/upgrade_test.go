@@ -23,17 +23,18 @@ import (
 	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // echoes are pods whose commands, ports and pages answer each piece of input with itself. A pod named "late" does not
 // answer at all. Each call that has ended is told to ended.
 type echoes struct {
-	corev1.UnimplementedPodsServer
+	corev1rpc.UnimplementedPodsServer
 	ended chan string
 }
 
-func (e echoes) Exec(stream grpc.BidiStreamingServer[corev1.ExecPodRequest, corev1.StreamOutput]) error {
+func (e echoes) Exec(stream grpc.BidiStreamingServer[corev1rpc.ExecPodRequest, corev1.StreamOutput]) error {
 	defer func() { e.ended <- "exec" }()
 	req, err := stream.Recv()
 	if err != nil {
@@ -57,7 +58,7 @@ func (e echoes) Exec(stream grpc.BidiStreamingServer[corev1.ExecPodRequest, core
 }
 
 func (e echoes) PortForward(
-	stream grpc.BidiStreamingServer[corev1.PortForwardPodRequest, corev1.StreamOutput],
+	stream grpc.BidiStreamingServer[corev1rpc.PortForwardPodRequest, corev1.StreamOutput],
 ) error {
 	defer func() { e.ended <- "ports" }()
 	req, err := stream.Recv()
@@ -80,7 +81,7 @@ func (e echoes) PortForward(
 	return nil
 }
 
-func (e echoes) Proxy(stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput]) error {
+func (e echoes) Proxy(stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput]) error {
 	defer func() { e.ended <- "proxy" }()
 	req, err := stream.Recv()
 	if err != nil {
@@ -106,7 +107,7 @@ func serve(t *testing.T) (*local.Server, echoes) {
 	e := echoes{ended: make(chan string, 9)}
 	srv := inproc.NewServer(nil, nil)
 	t.Cleanup(srv.Stop)
-	corev1.RegisterPodsServer(srv, e)
+	corev1rpc.RegisterPodsServer(srv, e)
 	logger := slog.New(slog.DiscardHandler)
 	return local.New(local.Config{Logger: logger, Front: func() (*rest.Handler, error) {
 		return rest.New(rest.Config{

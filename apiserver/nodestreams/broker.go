@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/calls"
@@ -30,12 +30,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Broker brings callers and agents together. It implements nodev1.NodeStreamsServer. Use New.
+// Broker brings callers and agents together. It implements nodev1rpc.NodeStreamsServer. Use New.
 type Broker struct {
-	nodev1.UnimplementedNodeStreamsServer
+	nodev1rpc.UnimplementedNodeStreamsServer
 
 	machine func(ctx context.Context, node string) (key string, registered bool, err error)
-	streams *calls.Broker[*nodev1.Call]
+	streams *calls.Broker[*nodev1rpc.Call]
 }
 
 // MaxCalls is how many calls one node serves at a time where nobody says otherwise.
@@ -47,7 +47,7 @@ func New(cfg Config) *Broker {
 		cfg.MaxCalls = MaxCalls
 	}
 	b := &Broker{machine: cfg.Machine}
-	b.streams = calls.New[*nodev1.Call](calls.Config{
+	b.streams = calls.New[*nodev1rpc.Call](calls.Config{
 		Who:    func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
 		Absent: " (simulated nodes serve neither logs nor exec, attach and port-forward)",
 		MayServe: func(ctx context.Context, node string) error {
@@ -64,32 +64,32 @@ func New(cfg Config) *Broker {
 // piece, in order, on the caller's goroutine, and returns when the log ends, ctx ends, or send fails.
 // Errors: what the agent says (such as NotFound or BadRequest), ServiceUnavailable when the agent is not
 // connected or goes away, Timeout when it does not answer, TooManyRequests. spec: CTR-8
-func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1.LogCall, send func([]byte) error) error {
-	return b.streams.Do(ctx, node, func(id string) *nodev1.Call {
-		return &nodev1.Call{Id: id, Request: &nodev1.Call_Log{Log: ask}}
+func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1rpc.LogCall, send func([]byte) error) error {
+	return b.streams.Do(ctx, node, func(id string) *nodev1rpc.Call {
+		return &nodev1rpc.Call{Id: id, Request: &nodev1rpc.Call_Log{Log: ask}}
 	}, send)
 }
 
 // Exec has the agent of node run a command in a container. The caller closes the conversation. Errors: as for Logs.
 // spec: CTR-9
-func (b *Broker) Exec(ctx context.Context, node string, ask *nodev1.ExecCall) (define.Conversation, error) {
-	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_Exec{Exec: ask}})
+func (b *Broker) Exec(ctx context.Context, node string, ask *nodev1rpc.ExecCall) (define.Conversation, error) {
+	return b.open(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_Exec{Exec: ask}})
 }
 
 // Attach has the agent of node join a container's first process, as Exec.
-func (b *Broker) Attach(ctx context.Context, node string, ask *nodev1.AttachCall) (define.Conversation, error) {
-	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_Attach{Attach: ask}})
+func (b *Broker) Attach(ctx context.Context, node string, ask *nodev1rpc.AttachCall) (define.Conversation, error) {
+	return b.open(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_Attach{Attach: ask}})
 }
 
 // PortForward has the agent of node connect to a port of a pod, as Exec.
 func (b *Broker) PortForward(
-	ctx context.Context, node string, ask *nodev1.PortForwardCall,
+	ctx context.Context, node string, ask *nodev1rpc.PortForwardCall,
 ) (define.Conversation, error) {
-	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_PortForward{PortForward: ask}})
+	return b.open(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_PortForward{PortForward: ask}})
 }
 
-func (b *Broker) open(ctx context.Context, node string, call *nodev1.Call) (define.Conversation, error) {
-	c, err := b.streams.Open(ctx, node, func(id string) *nodev1.Call {
+func (b *Broker) open(ctx context.Context, node string, call *nodev1rpc.Call) (define.Conversation, error) {
+	c, err := b.streams.Open(ctx, node, func(id string) *nodev1rpc.Call {
 		call.Id = id
 		return call
 	})
@@ -100,21 +100,22 @@ func (b *Broker) open(ctx context.Context, node string, call *nodev1.Call) (defi
 }
 
 // Usage asks the agent of node what the node and its pods use. Errors: as for Logs.
-func (b *Broker) Usage(ctx context.Context, node string) (*nodev1.UsageReport, error) {
-	report := &nodev1.UsageReport{}
-	return report, b.ask(ctx, node, &nodev1.Call{Request: &nodev1.Call_Usage{Usage: &nodev1.UsageCall{}}}, report)
+func (b *Broker) Usage(ctx context.Context, node string) (*nodev1rpc.UsageReport, error) {
+	report := &nodev1rpc.UsageReport{}
+	call := &nodev1rpc.Call{Request: &nodev1rpc.Call_Usage{Usage: &nodev1rpc.UsageCall{}}}
+	return report, b.ask(ctx, node, call, report)
 }
 
 // Document asks the agent of node for what kubelets serve at a path. Errors: as for Logs.
-func (b *Broker) Document(ctx context.Context, node string, ask *nodev1.DocumentCall) (*nodev1.Document, error) {
-	doc := &nodev1.Document{}
-	return doc, b.ask(ctx, node, &nodev1.Call{Request: &nodev1.Call_Document{Document: ask}}, doc)
+func (b *Broker) Document(ctx context.Context, node string, ask *nodev1rpc.DocumentCall) (*nodev1rpc.Document, error) {
+	doc := &nodev1rpc.Document{}
+	return doc, b.ask(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_Document{Document: ask}}, doc)
 }
 
 // ask makes a call whose answer is one message, which it fills in.
-func (b *Broker) ask(ctx context.Context, node string, call *nodev1.Call, answer proto.Message) error {
+func (b *Broker) ask(ctx context.Context, node string, call *nodev1rpc.Call, answer proto.Message) error {
 	var data []byte
-	err := b.streams.Do(ctx, node, func(id string) *nodev1.Call {
+	err := b.streams.Do(ctx, node, func(id string) *nodev1rpc.Call {
 		call.Id = id
 		return call
 	}, func(piece []byte) error {
@@ -130,8 +131,8 @@ func (b *Broker) ask(ctx context.Context, node string, call *nodev1.Call, answer
 	return nil
 }
 
-// Listen implements nodev1.NodeStreamsServer.
-func (b *Broker) Listen(req *nodev1.ListenRequest, stream grpc.ServerStreamingServer[nodev1.Call]) error {
+// Listen implements nodev1rpc.NodeStreamsServer.
+func (b *Broker) Listen(req *nodev1rpc.ListenRequest, stream grpc.ServerStreamingServer[nodev1rpc.Call]) error {
 	registered, err := b.mayServe(stream.Context(), req.GetNode())
 	if err != nil {
 		return err
@@ -142,8 +143,8 @@ func (b *Broker) Listen(req *nodev1.ListenRequest, stream grpc.ServerStreamingSe
 	return b.streams.Listen([]string{req.GetNode()}, stream)
 }
 
-// Answer implements nodev1.NodeStreamsServer.
-func (b *Broker) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Frame]) error {
+// Answer implements nodev1rpc.NodeStreamsServer.
+func (b *Broker) Answer(stream grpc.BidiStreamingServer[nodev1rpc.Frame, nodev1rpc.Frame]) error {
 	return b.streams.Answer(stream)
 }
 

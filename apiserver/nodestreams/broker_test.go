@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/nodestreams"
@@ -32,27 +32,27 @@ func inRig(t *testing.T, cfg nodestreams.Config, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, b: nodestreams.New(cfg), s: inproc.NewServer(nil, nil)}
-		nodev1.RegisterNodeStreamsServer(r.s, r.b)
+		nodev1rpc.RegisterNodeStreamsServer(r.s, r.b)
 		defer r.s.Stop()
 		f(r)
 	})
 }
 
 // as returns a client with the identity of a user.
-func (r *rig) as(name string, groups ...string) nodev1.NodeStreamsClient {
-	return nodev1.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+func (r *rig) as(name string, groups ...string) nodev1rpc.NodeStreamsClient {
+	return nodev1rpc.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 		return authn.WithUser(ctx, &authn.User{Name: name, Groups: groups})
 	})))
 }
 
-func (r *rig) node(name string) nodev1.NodeStreamsClient {
+func (r *rig) node(name string) nodev1rpc.NodeStreamsClient {
 	return r.as(authn.NodePrefix+name, authn.NodesGroup)
 }
 
 // listen makes a node listen and returns its calls.
-func (r *rig) listen(ctx context.Context, node string) func() (*nodev1.Call, error) {
+func (r *rig) listen(ctx context.Context, node string) func() (*nodev1rpc.Call, error) {
 	r.t.Helper()
-	stream, err := r.node(node).Listen(ctx, &nodev1.ListenRequest{Node: node})
+	stream, err := r.node(node).Listen(ctx, &nodev1rpc.ListenRequest{Node: node})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (r *rig) ask(ctx context.Context, node string) <-chan result {
 	out := make(chan result, 1)
 	go func() {
 		var b bytes.Buffer
-		err := r.b.Logs(ctx, node, &nodev1.LogCall{Namespace: "ns", Pod: "p", Uid: "u"}, func(data []byte) error {
+		err := r.b.Logs(ctx, node, &nodev1rpc.LogCall{Namespace: "ns", Pod: "p", Uid: "u"}, func(data []byte) error {
 			_, err := b.Write(data)
 			return err
 		})
@@ -97,7 +97,7 @@ func TestLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range []*nodev1.Frame{{CallID: call.GetId()}, {Data: []byte("hello ")}, {Data: []byte("world")}} {
+		for _, f := range []*nodev1rpc.Frame{{CallID: call.GetId()}, {Data: []byte("hello ")}, {Data: []byte("world")}} {
 			if err := answer.Send(f); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = again.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = again.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		if _, err := again.Recv(); !apierrors.Is(err, apierrors.NotFound) {
 			t.Errorf("a second answer gets %v", err)
 		}
@@ -141,8 +141,8 @@ func TestAgentsError(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
-			_ = answer.Send(&nodev1.Frame{Error: "no", Reason: said})
+			_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
+			_ = answer.Send(&nodev1rpc.Frame{Error: "no", Reason: said})
 			if res := <-got; !apierrors.Is(res.err, want) || res.err.Error() != "no" {
 				t.Errorf("%q becomes %v", said, res.err)
 			}
@@ -182,7 +182,7 @@ func TestBackpressure(t *testing.T) {
 		release := make(chan struct{})
 		done := make(chan error, 1)
 		go func() {
-			done <- r.b.Logs(ctx, "a", &nodev1.LogCall{}, func([]byte) error { <-release; return nil })
+			done <- r.b.Logs(ctx, "a", &nodev1rpc.LogCall{}, func([]byte) error { <-release; return nil })
 		}()
 		call, err := next()
 		if err != nil {
@@ -196,9 +196,9 @@ func TestBackpressure(t *testing.T) {
 		finished := make(chan struct{})
 		go func() {
 			defer close(finished)
-			_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+			_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 			for range 1000 {
-				if answer.Send(&nodev1.Frame{Data: []byte("x")}) != nil {
+				if answer.Send(&nodev1rpc.Frame{Data: []byte("x")}) != nil {
 					return
 				}
 				sent++
@@ -238,7 +238,7 @@ func TestPartings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		synctest.Wait()
 		leave()
 		if res := <-got; !errors.Is(res.err, context.Canceled) {
@@ -256,7 +256,7 @@ func TestPartings(t *testing.T) {
 		if answer, err = r.node("a").Answer(agent); err != nil {
 			t.Fatal(err)
 		}
-		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		synctest.Wait()
 		die()
 		if res := <-got; !apierrors.Is(res.err, apierrors.ServiceUnavailable) {
@@ -287,12 +287,12 @@ func TestIdentity(t *testing.T) {
 	inRig(t, nodestreams.Config{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		defer cancel()
-		for name, c := range map[string]nodev1.NodeStreamsClient{
+		for name, c := range map[string]nodev1rpc.NodeStreamsClient{
 			"another node": r.node("b"), "an admin": r.as(authn.AdminName, authn.AdminsGroup),
 			"a node without its group": r.as(authn.NodePrefix + "a"),
-			"nobody":                   nodev1.NewNodeStreamsClient(r.s.Conn()),
+			"nobody":                   nodev1rpc.NewNodeStreamsClient(r.s.Conn()),
 		} {
-			stream, err := c.Listen(ctx, &nodev1.ListenRequest{Node: "a"})
+			stream, err := c.Listen(ctx, &nodev1rpc.ListenRequest{Node: "a"})
 			if err == nil {
 				_, err = stream.Recv()
 			}
@@ -310,7 +310,7 @@ func TestIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = thief.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = thief.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		if _, err := thief.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("another node answers: %v", err)
 		}
@@ -333,14 +333,14 @@ func TestMachine(t *testing.T) {
 		return key, ok, nil
 	}
 	inRig(t, nodestreams.Config{Machine: owner}, func(r *rig) {
-		as := func(node, key string) nodev1.NodeStreamsClient {
-			return nodev1.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+		as := func(node, key string) nodev1rpc.NodeStreamsClient {
+			return nodev1rpc.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 				return authn.WithUser(ctx, &authn.User{Name: authn.NodePrefix + node, Groups: []string{authn.NodesGroup},
 					UID: key})
 			})))
 		}
-		listen := func(ctx context.Context, node, key string) (func() (*nodev1.Call, error), error) {
-			stream, err := as(node, key).Listen(ctx, &nodev1.ListenRequest{Node: node})
+		listen := func(ctx context.Context, node, key string) (func() (*nodev1rpc.Call, error), error) {
+			stream, err := as(node, key).Listen(ctx, &nodev1rpc.ListenRequest{Node: node})
 			if err != nil {
 				return nil, err
 			}
@@ -389,7 +389,7 @@ func TestMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = thief.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = thief.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		if _, err := thief.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("another machine answered: %v", err)
 		}
@@ -397,8 +397,8 @@ func TestMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
-		_ = answer.Send(&nodev1.Frame{Data: []byte("mine")})
+		_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
+		_ = answer.Send(&nodev1rpc.Frame{Data: []byte("mine")})
 		_ = answer.CloseSend()
 		if got := <-result; got.err != nil || string(got.data) != "mine" {
 			t.Errorf("%s, %v", got.data, got.err)

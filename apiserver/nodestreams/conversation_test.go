@@ -10,7 +10,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/nodestreams"
@@ -25,13 +25,13 @@ type opened struct {
 }
 
 // talk has node be asked for an exec, and returns what the caller gets and what the agent answers on.
-func (r *rig) talk(ctx context.Context, node string, next func() (*nodev1.Call, error)) (
-	define.Conversation, nodev1.NodeStreams_AnswerClient,
+func (r *rig) talk(ctx context.Context, node string, next func() (*nodev1rpc.Call, error)) (
+	define.Conversation, nodev1rpc.NodeStreams_AnswerClient,
 ) {
 	r.t.Helper()
 	caller := make(chan opened, 1)
 	go func() {
-		c, err := r.b.Exec(ctx, node, &nodev1.ExecCall{Uid: "u"})
+		c, err := r.b.Exec(ctx, node, &nodev1rpc.ExecCall{Uid: "u"})
 		caller <- opened{c, err}
 	}()
 	call, err := next()
@@ -42,7 +42,7 @@ func (r *rig) talk(ctx context.Context, node string, next func() (*nodev1.Call, 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := answer.Send(&nodev1.Frame{CallID: call.GetId()}); err != nil {
+	if err := answer.Send(&nodev1rpc.Frame{CallID: call.GetId()}); err != nil {
 		r.t.Fatal(err)
 	}
 	got := <-caller
@@ -62,7 +62,7 @@ func TestConversation(t *testing.T) {
 		defer cancel()
 		talk, answer := r.talk(ctx, "a", r.listen(ctx, "a"))
 		defer talk.Close()
-		if err := answer.Send(&nodev1.Frame{}); err != nil {
+		if err := answer.Send(&nodev1rpc.Frame{}); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := talk.Recv(); err != nil || out.GetData() != nil || out.GetStatus() != nil {
@@ -94,7 +94,7 @@ func TestConversation(t *testing.T) {
 			t.Fatalf("%d pieces were sent, of which none was taken", sent)
 		}
 		// The output goes on meanwhile.
-		if err := answer.Send(&nodev1.Frame{Output: &corev1.StreamOutput{Data: []byte("out")}}); err != nil {
+		if err := answer.Send(&nodev1rpc.Frame{Output: &corev1.StreamOutput{Data: []byte("out")}}); err != nil {
 			t.Fatal(err)
 		}
 		heard := make(chan *corev1.StreamOutput, 10)
@@ -114,7 +114,7 @@ func TestConversation(t *testing.T) {
 		if out := <-heard; string(out.GetData()) != "out" {
 			t.Errorf("heard %v", out)
 		}
-		if err := answer.Send(&nodev1.Frame{Taken: 4}); err != nil {
+		if err := answer.Send(&nodev1rpc.Frame{Taken: 4}); err != nil {
 			t.Fatal(err)
 		}
 		take(4)
@@ -122,7 +122,7 @@ func TestConversation(t *testing.T) {
 		if sent != calls.Window+4 {
 			t.Errorf("%d pieces were sent after 4 were taken", sent)
 		}
-		if err := answer.Send(&nodev1.Frame{Taken: 1 << 30}); err != nil {
+		if err := answer.Send(&nodev1rpc.Frame{Taken: 1 << 30}); err != nil {
 			t.Fatal(err)
 		}
 		take(calls.Window)
@@ -148,19 +148,19 @@ func TestConversation(t *testing.T) {
 // spec: CTR-9
 func TestConversationPartings(t *testing.T) {
 	for name, c := range map[string]struct {
-		part func(talk define.Conversation, answer nodev1.NodeStreams_AnswerClient, leave func())
+		part func(talk define.Conversation, answer nodev1rpc.NodeStreams_AnswerClient, leave func())
 		want apierrors.Reason // What the caller gets; empty when it has left itself.
 	}{
-		"the caller closes": {part: func(talk define.Conversation, _ nodev1.NodeStreams_AnswerClient, _ func()) {
+		"the caller closes": {part: func(talk define.Conversation, _ nodev1rpc.NodeStreams_AnswerClient, _ func()) {
 			talk.Close()
 		}},
-		"the agent says why": {part: func(_ define.Conversation, answer nodev1.NodeStreams_AnswerClient, _ func()) {
-			_ = answer.Send(&nodev1.Frame{Error: "no such container", Reason: "NotFound"})
+		"the agent says why": {part: func(_ define.Conversation, answer nodev1rpc.NodeStreams_AnswerClient, _ func()) {
+			_ = answer.Send(&nodev1rpc.Frame{Error: "no such container", Reason: "NotFound"})
 		}, want: apierrors.NotFound},
-		"the agent invents a reason": {part: func(_ define.Conversation, answer nodev1.NodeStreams_AnswerClient, _ func()) {
-			_ = answer.Send(&nodev1.Frame{Error: "you may not", Reason: "Forbidden"})
+		"the agent invents a reason": {part: func(_ define.Conversation, answer nodev1rpc.NodeStreams_AnswerClient, _ func()) {
+			_ = answer.Send(&nodev1rpc.Frame{Error: "you may not", Reason: "Forbidden"})
 		}, want: apierrors.InternalError},
-		"the agent breaks down": {part: func(_ define.Conversation, _ nodev1.NodeStreams_AnswerClient, leave func()) {
+		"the agent breaks down": {part: func(_ define.Conversation, _ nodev1rpc.NodeStreams_AnswerClient, leave func()) {
 			leave()
 		}, want: apierrors.ServiceUnavailable},
 	} {
@@ -173,7 +173,7 @@ func TestConversationPartings(t *testing.T) {
 				next := r.listen(ctx, "a")
 				caller := make(chan opened, 1)
 				go func() {
-					c, err := r.b.Attach(ctx, "a", &nodev1.AttachCall{})
+					c, err := r.b.Attach(ctx, "a", &nodev1rpc.AttachCall{})
 					caller <- opened{c, err}
 				}()
 				call, err := next()
@@ -184,13 +184,14 @@ func TestConversationPartings(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+				_ = answer.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 				talk := <-caller
 				if talk.err != nil {
 					t.Fatal(talk.err)
 				}
 				// It counts as one of the calls that a node serves.
-				if _, err := r.b.PortForward(ctx, "a", &nodev1.PortForwardCall{}); !apierrors.Is(err, apierrors.TooManyRequests) {
+				_, err = r.b.PortForward(ctx, "a", &nodev1rpc.PortForwardCall{})
+				if !apierrors.Is(err, apierrors.TooManyRequests) {
 					t.Errorf("a second call: %v", err)
 				}
 				c.part(talk.Conversation, answer, leave)
@@ -205,7 +206,7 @@ func TestConversationPartings(t *testing.T) {
 				}
 				synctest.Wait()
 				go func() { _, _ = next() }() // The place is free again: what refuses is the time.
-				if _, err := r.b.PortForward(ctx, "a", &nodev1.PortForwardCall{}); !apierrors.Is(err, apierrors.Timeout) {
+				if _, err := r.b.PortForward(ctx, "a", &nodev1rpc.PortForwardCall{}); !apierrors.Is(err, apierrors.Timeout) {
 					t.Errorf("a call after it: %v", err)
 				}
 			})
@@ -218,14 +219,14 @@ func TestConversationPartings(t *testing.T) {
 // spec: CTR-9
 func TestConversationUnanswered(t *testing.T) {
 	inRig(t, nodestreams.Config{AnswerTimeout: 7 * time.Second}, func(r *rig) {
-		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1.ExecCall{}); !apierrors.Is(err, apierrors.ServiceUnavailable) {
+		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1rpc.ExecCall{}); !apierrors.Is(err, apierrors.ServiceUnavailable) {
 			t.Errorf("nobody listens: %v", err)
 		}
 		listening, leave := context.WithCancel(r.t.Context())
 		next := r.listen(listening, "a")
 		begin := time.Now()
 		go func() { _, _ = next() }()
-		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1.ExecCall{}); !apierrors.Is(err, apierrors.Timeout) {
+		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1rpc.ExecCall{}); !apierrors.Is(err, apierrors.Timeout) {
 			t.Errorf("nobody answers: %v", err)
 		}
 		if took := time.Since(begin); took != 7*time.Second {
@@ -234,12 +235,12 @@ func TestConversationUnanswered(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		time.AfterFunc(time.Second, cancel)
 		go func() { _, _ = next() }()
-		if _, err := r.b.Exec(ctx, "a", &nodev1.ExecCall{}); !errors.Is(err, context.Canceled) {
+		if _, err := r.b.Exec(ctx, "a", &nodev1rpc.ExecCall{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("who asks has gone: %v", err)
 		}
 		time.AfterFunc(time.Second, leave)
 		go func() { _, _ = next() }()
-		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1.ExecCall{}); !apierrors.Is(err, apierrors.ServiceUnavailable) {
+		if _, err := r.b.Exec(r.t.Context(), "a", &nodev1rpc.ExecCall{}); !apierrors.Is(err, apierrors.ServiceUnavailable) {
 			t.Errorf("who is asked has gone: %v", err)
 		}
 	})

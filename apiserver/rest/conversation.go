@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/apiserver/rest/upgrade"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // serveConversation upgrades the connection for a method whose streams go both ways, once the service has accepted the
@@ -51,7 +52,7 @@ func (h *Handler) serveConversation(w http.ResponseWriter, r *http.Request, rt *
 	case !ok:
 		// What was opened has only said that the pod is there: each connection is a call of its own.
 		dial := func(ctx context.Context, port int32) (upgrade.Stream, error) {
-			return rt.openBoth(ctx, h.cfg.Conn, &corev1.PortForwardPodRequest{
+			return rt.openBoth(ctx, h.cfg.Conn, &corev1rpc.PortForwardPodRequest{
 				Namespace: v.list[0], Name: v.list[1], Ports: []int32{port},
 			})
 		}
@@ -84,7 +85,7 @@ func (h *Handler) conversationRequest(r *http.Request, rt *route, v values) (pro
 		return nil, nil, err
 	}
 	switch req := req.(type) {
-	case *corev1.PortForwardPodRequest:
+	case *corev1rpc.PortForwardPodRequest:
 		ports := req.GetPorts()
 		req.Ports = nil // Each connection is a call of its own, and old clients name them here as well.
 		if upgrade.WithPorts(r) {

@@ -17,17 +17,18 @@ import (
 	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // pages are pods that answer requests.
 type pages struct {
-	corev1.UnimplementedPodsServer
+	corev1rpc.UnimplementedPodsServer
 	serve func(
-		req *corev1.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput],
+		req *corev1rpc.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput],
 	) error
 }
 
-func (p pages) Proxy(stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput]) error {
+func (p pages) Proxy(stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput]) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (p pages) Proxy(stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, cor
 func (p pages) front(t *testing.T) *front {
 	srv := inproc.NewServer(nil, nil)
 	t.Cleanup(srv.Stop)
-	corev1.RegisterPodsServer(srv, p)
+	corev1rpc.RegisterPodsServer(srv, p)
 	f := newFront(t, func(c *rest.Config) { c.Conn = srv.Conn(inproc.PassValues()) })
 	f.http.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return f
@@ -73,7 +74,7 @@ func say(code int32, body string, headers ...string) *corev1.ProxyOutput {
 // spec: CTR-9
 func TestPodProxy(t *testing.T) {
 	f := pages{serve: func(
-		req *corev1.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput],
+		req *corev1rpc.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput],
 	) error {
 		body, in := string(req.GetInput().GetData()), req.GetInput()
 		for !in.GetEnd() {
@@ -116,7 +117,7 @@ func TestPodProxy(t *testing.T) {
 // Links of the pod's own lead through the server; others do not.
 func TestPodProxyLinks(t *testing.T) {
 	f := pages{serve: func(
-		req *corev1.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput],
+		req *corev1rpc.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput],
 	) error {
 		if path := req.GetPath(); path != "page" {
 			return stream.Send(say(302, "", "Location", strings.TrimPrefix(path, "to?")))
@@ -139,7 +140,7 @@ func TestPodProxyLinks(t *testing.T) {
 // What the service refuses is a Status, and what breaks off is not taken for the whole.
 func TestPodProxyFailures(t *testing.T) {
 	f := pages{serve: func(
-		req *corev1.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput],
+		req *corev1rpc.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput],
 	) error {
 		if req.GetPath() == "half" {
 			if err := stream.Send(say(200, "half", "Content-Type", "text/plain")); err != nil {
@@ -165,7 +166,7 @@ func TestPodProxyFailures(t *testing.T) {
 func TestPodProxyWebSocket(t *testing.T) {
 	ended := make(chan struct{})
 	f := pages{serve: func(
-		req *corev1.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput],
+		req *corev1rpc.ProxyPodRequest, stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput],
 	) error {
 		defer close(ended)
 		if got := header(req.GetInput(), "Sec-WebSocket-Protocol"); got != "chat" || !req.GetInput().GetEnd() {
@@ -174,7 +175,7 @@ func TestPodProxyWebSocket(t *testing.T) {
 		err := stream.Send(say(101, "", "Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Accept",
 			accepted(header(req.GetInput(), "Sec-WebSocket-Key"))))
 		for err == nil {
-			var in *corev1.ProxyPodRequest
+			var in *corev1rpc.ProxyPodRequest
 			if in, err = stream.Recv(); err == nil {
 				b := in.GetInput().GetData()
 				if len(b) < 6 || b[1]&0x80 == 0 || int(b[1]&0x7f)+6 != len(b) {

@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -242,7 +243,7 @@ func TestQueryCannotOverride(t *testing.T) {
 		t.Errorf("apply: %v", got)
 	}
 	f.do("POST", pods+"?object.metadata.name=evil&dryRun=All&fieldManager=m", pod)
-	if r, ok := got.(*corev1.CreatePodRequest); !ok || r.GetObject().GetMetadata().GetName() != "a" ||
+	if r, ok := got.(*corev1rpc.CreatePodRequest); !ok || r.GetObject().GetMetadata().GetName() != "a" ||
 		r.GetFieldManager() != "m" || len(r.GetDryRun()) != 1 {
 		t.Errorf("create: %v", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/object/service"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // recorder is a connection that notes which method was called, and refuses the call.
@@ -129,7 +130,7 @@ func TestMethodsArePairedByName(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			i := slices.IndexFunc(services.All(), func(s *service.Service) bool { return s.Kind == corev1.ConfigMapKind })
-			s, d := *services.All()[i], corev1.ConfigMaps_ServiceDesc
+			s, d := *services.All()[i], corev1rpc.ConfigMaps_ServiceDesc
 			tt.change(&d)
 			s.Desc = &d
 			conn := &recorder{}
@@ -145,7 +146,7 @@ func TestMethodsArePairedByName(t *testing.T) {
 			case tt.want == "":
 				defer h.Close()
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("DELETE", "/api/v1/namespaces/a/configmaps/b", nil))
-				if conn.method != corev1.ConfigMaps_Delete_FullMethodName {
+				if conn.method != corev1rpc.ConfigMaps_Delete_FullMethodName {
 					t.Errorf("a DELETE reached %s", conn.method)
 				}
 			}

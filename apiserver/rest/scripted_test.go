@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -28,7 +29,7 @@ type scripted struct {
 	object.Backend
 
 	watch func(ctx context.Context, accept func() error, send func([]object.Event) error) error
-	logs  func(req *corev1.LogPodRequest, send func(string)) error
+	logs  func(req *corev1rpc.LogPodRequest, send func(string)) error
 	list  []object.Object
 	stall time.Duration
 	// watched is the request of the last watch.
@@ -39,7 +40,7 @@ func (s *scripted) front(t testing.TB, change ...func(*rest.Config)) *front {
 	t.Helper()
 	srv := inproc.NewServer(nil, nil)
 	t.Cleanup(srv.Stop)
-	corev1.RegisterPodsServer(srv, podsOf{corev1.PodsBackend{Backend: s}, s})
+	corev1rpc.RegisterPodsServer(srv, podsOf{corev1rpc.PodsBackend{Backend: s}, s})
 	return newFront(t, append(change, func(c *rest.Config) {
 		c.Conn = srv.Conn(inproc.PassValues())
 		c.StallTimeout = s.stall
@@ -47,11 +48,11 @@ func (s *scripted) front(t testing.TB, change ...func(*rest.Config)) *front {
 }
 
 type podsOf struct {
-	corev1.PodsBackend
+	corev1rpc.PodsBackend
 	s *scripted
 }
 
-func (p podsOf) Log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (p podsOf) Log(req *corev1rpc.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return p.s.logs(req, func(text string) { _ = stream.Send(&httpbody.HttpBody{Data: []byte(text)}) })
 }
 
@@ -77,11 +78,11 @@ func (s *scripted) Get(_ context.Context, req *metav1.GetRequest) (object.Object
 
 // nodesOf serves what agents serve.
 type nodesOf struct {
-	corev1.UnimplementedNodesServer
-	proxy func(req *corev1.ProxyNodeRequest, send func(kind, text string)) error
+	corev1rpc.UnimplementedNodesServer
+	proxy func(req *corev1rpc.ProxyNodeRequest, send func(kind, text string)) error
 }
 
-func (n nodesOf) Proxy(req *corev1.ProxyNodeRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (n nodesOf) Proxy(req *corev1rpc.ProxyNodeRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return n.proxy(req, func(kind, text string) {
 		_ = stream.Send(&httpbody.HttpBody{ContentType: kind, Data: []byte(text)})
 	})
@@ -91,18 +92,19 @@ func (n nodesOf) Proxy(req *corev1.ProxyNodeRequest, stream grpc.ServerStreaming
 func TestNodeProxy(t *testing.T) {
 	srv := inproc.NewServer(nil, nil)
 	t.Cleanup(srv.Stop)
-	corev1.RegisterNodesServer(srv, nodesOf{proxy: func(req *corev1.ProxyNodeRequest, send func(string, string)) error {
-		switch req.GetPath() {
-		case "none":
-			return apierrors.New(apierrors.NotFound, "the agent serves no such thing")
-		case "empty":
-			send("text/plain", "")
+	corev1rpc.RegisterNodesServer(srv,
+		nodesOf{proxy: func(req *corev1rpc.ProxyNodeRequest, send func(string, string)) error {
+			switch req.GetPath() {
+			case "none":
+				return apierrors.New(apierrors.NotFound, "the agent serves no such thing")
+			case "empty":
+				send("text/plain", "")
+				return nil
+			}
+			send("application/x", req.GetName()+" ")
+			send("application/x", req.GetPath())
 			return nil
-		}
-		send("application/x", req.GetName()+" ")
-		send("application/x", req.GetPath())
-		return nil
-	}})
+		}})
 	f := newFront(t, func(c *rest.Config) { c.Conn = srv.Conn(inproc.PassValues()) })
 	for path, want := range map[string]string{
 		"proxy": "", "proxy/": "", "proxy/stats/summary": "stats/summary", "proxy/a//b/c/d/e/f/g/h": "a//b/c/d/e/f/g/h",
@@ -124,8 +126,8 @@ func TestNodeProxy(t *testing.T) {
 // spec: CLI-2
 func TestLogs(t *testing.T) {
 	more := make(chan struct{})
-	var got *corev1.LogPodRequest
-	s := &scripted{logs: func(req *corev1.LogPodRequest, send func(string)) error {
+	var got *corev1rpc.LogPodRequest
+	s := &scripted{logs: func(req *corev1rpc.LogPodRequest, send func(string)) error {
 		got = req
 		send("one\n")
 		<-more
@@ -152,7 +154,7 @@ func TestLogs(t *testing.T) {
 }
 
 func TestLogErrors(t *testing.T) {
-	s := &scripted{logs: func(*corev1.LogPodRequest, func(string)) error {
+	s := &scripted{logs: func(*corev1rpc.LogPodRequest, func(string)) error {
 		return apierrors.New(apierrors.BadRequest, "container c is waiting to start")
 	}}
 	f := s.front(t)
@@ -160,9 +162,9 @@ func TestLogErrors(t *testing.T) {
 	if a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("Content-Type %q", a.header.Get("Content-Type"))
 	}
-	s.logs = func(*corev1.LogPodRequest, func(string)) error { return nil }
+	s.logs = func(*corev1rpc.LogPodRequest, func(string)) error { return nil }
 	f.want(f.do(http.MethodGet, pods+"/a/log", ""), 200)
-	s.logs = func(_ *corev1.LogPodRequest, send func(string)) error {
+	s.logs = func(_ *corev1rpc.LogPodRequest, send func(string)) error {
 		send("text\n")
 		return apierrors.New(apierrors.ServiceUnavailable, "the node is out of reach")
 	}

@@ -20,6 +20,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -210,7 +211,7 @@ func TestWatchErrors(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 	f.api.React(func(_ context.Context, method string, _ any) error {
-		if method == corev1.Pods_Watch_FullMethodName {
+		if method == corev1rpc.Pods_Watch_FullMethodName {
 			return apierrors.NewForbidden(corev1.PodKind, "", "not you")
 		}
 		return nil

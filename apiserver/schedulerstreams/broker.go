@@ -17,8 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/calls"
@@ -43,11 +44,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Broker brings callers and schedulers together. It implements schedulingv1.SchedulerStreamsServer. Use New.
+// Broker brings callers and schedulers together. It implements schedulingv1rpc.SchedulerStreamsServer. Use New.
 type Broker struct {
-	schedulingv1.UnimplementedSchedulerStreamsServer
+	schedulingv1rpc.UnimplementedSchedulerStreamsServer
 
-	streams *calls.Broker[*schedulingv1.SchedulerCall]
+	streams *calls.Broker[*schedulingv1rpc.SchedulerCall]
 }
 
 // New returns a Broker that nobody listens to yet.
@@ -55,7 +56,7 @@ func New(cfg Config) *Broker {
 	if cfg.MaxCalls <= 0 {
 		cfg.MaxCalls = 64
 	}
-	return &Broker{streams: calls.New[*schedulingv1.SchedulerCall](calls.Config{
+	return &Broker{streams: calls.New[*schedulingv1rpc.SchedulerCall](calls.Config{
 		Who:           func(name string) string { return fmt.Sprintf("the scheduler %q", name) },
 		MayServe:      mayServe,
 		AnswerTimeout: cfg.AnswerTimeout, MaxCalls: cfg.MaxCalls, Logger: cfg.Logger,
@@ -66,7 +67,7 @@ func New(cfg Config) *Broker {
 // not that one. Errors: what the scheduler says, ServiceUnavailable when none is connected or it goes away, Timeout
 // when it does not answer, TooManyRequests.
 func (b *Broker) Explain(
-	ctx context.Context, ask *schedulingv1.ExplainCall,
+	ctx context.Context, ask *schedulingv1rpc.ExplainCall,
 ) (*schedulingv1.PlacementReviewStatus, error) {
 	name := ask.GetPod().GetSpec().GetSchedulerName()
 	switch named, anybody := b.streams.Listening(name); {
@@ -79,8 +80,8 @@ func (b *Broker) Explain(
 	var answer []byte
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := b.streams.Do(limited, name, func(id string) *schedulingv1.SchedulerCall {
-		return &schedulingv1.SchedulerCall{Id: id, Request: &schedulingv1.SchedulerCall_Explain{Explain: ask}}
+	err := b.streams.Do(limited, name, func(id string) *schedulingv1rpc.SchedulerCall {
+		return &schedulingv1rpc.SchedulerCall{Id: id, Request: &schedulingv1rpc.SchedulerCall_Explain{Explain: ask}}
 	}, func(data []byte) error {
 		if len(answer)+len(data) > maxAnswer {
 			return apierrors.New(apierrors.InternalError, "the scheduler's answer has more than %d bytes", maxAnswer)
@@ -101,9 +102,9 @@ func (b *Broker) Explain(
 	return status, nil
 }
 
-// Listen implements schedulingv1.SchedulerStreamsServer.
+// Listen implements schedulingv1rpc.SchedulerStreamsServer.
 func (b *Broker) Listen(
-	req *schedulingv1.ListenSchedulerRequest, stream grpc.ServerStreamingServer[schedulingv1.SchedulerCall],
+	req *schedulingv1rpc.ListenSchedulerRequest, stream grpc.ServerStreamingServer[schedulingv1rpc.SchedulerCall],
 ) error {
 	if n := len(req.GetSchedulerNames()); n == 0 || n > maxNames {
 		return apierrors.New(apierrors.BadRequest, "a scheduler has between 1 and %d names", maxNames)
@@ -111,8 +112,8 @@ func (b *Broker) Listen(
 	return b.streams.Listen(req.GetSchedulerNames(), stream)
 }
 
-// Answer implements schedulingv1.SchedulerStreamsServer.
-func (b *Broker) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Frame]) error {
+// Answer implements schedulingv1rpc.SchedulerStreamsServer.
+func (b *Broker) Answer(stream grpc.BidiStreamingServer[nodev1rpc.Frame, nodev1rpc.Frame]) error {
 	return b.streams.Answer(stream)
 }
 

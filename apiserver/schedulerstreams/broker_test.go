@@ -13,8 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/schedulerstreams"
@@ -34,7 +35,7 @@ func inRig(t *testing.T, f func(r *rig, ctx context.Context)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, b: schedulerstreams.New(schedulerstreams.Config{}), s: inproc.NewServer(nil, nil)}
-		schedulingv1.RegisterSchedulerStreamsServer(r.s, r.b)
+		schedulingv1rpc.RegisterSchedulerStreamsServer(r.s, r.b)
 		defer r.s.Stop()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -42,16 +43,17 @@ func inRig(t *testing.T, f func(r *rig, ctx context.Context)) {
 	})
 }
 
-func (r *rig) as(name string) schedulingv1.SchedulerStreamsClient {
-	return schedulingv1.NewSchedulerStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+func (r *rig) as(name string) schedulingv1rpc.SchedulerStreamsClient {
+	user := inproc.WithContext(func(ctx context.Context) context.Context {
 		return authn.WithUser(ctx, &authn.User{Name: name})
-	})))
+	})
+	return schedulingv1rpc.NewSchedulerStreamsClient(r.s.Conn(user))
 }
 
 // listen makes a scheduler listen and returns its calls.
-func (r *rig) listen(ctx context.Context, names ...string) func() (*schedulingv1.SchedulerCall, error) {
+func (r *rig) listen(ctx context.Context, names ...string) func() (*schedulingv1rpc.SchedulerCall, error) {
 	r.t.Helper()
-	stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: names})
+	stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1rpc.ListenSchedulerRequest{SchedulerNames: names})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func (r *rig) listen(ctx context.Context, names ...string) func() (*schedulingv1
 }
 
 // answer answers a call with a message, in pieces.
-func (r *rig) answer(ctx context.Context, call *schedulingv1.SchedulerCall, message string) {
+func (r *rig) answer(ctx context.Context, call *schedulingv1rpc.SchedulerCall, message string) {
 	r.t.Helper()
 	stream, err := r.as(authn.SchedulerName).Answer(ctx)
 	if err != nil {
@@ -73,9 +75,9 @@ func (r *rig) answer(ctx context.Context, call *schedulingv1.SchedulerCall, mess
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_ = stream.Send(&nodev1.Frame{CallID: call.GetId()})
+	_ = stream.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 	for _, b := range data {
-		_ = stream.Send(&nodev1.Frame{Data: []byte{b}})
+		_ = stream.Send(&nodev1rpc.Frame{Data: []byte{b}})
 	}
 	_ = stream.CloseSend()
 }
@@ -88,7 +90,7 @@ type result struct {
 func (r *rig) ask(ctx context.Context, scheduler, pod string) <-chan result {
 	out := make(chan result, 1)
 	go func() {
-		st, err := r.b.Explain(ctx, &schedulingv1.ExplainCall{
+		st, err := r.b.Explain(ctx, &schedulingv1rpc.ExplainCall{
 			Pod: &corev1.Pod{Spec: &corev1.PodSpec{SchedulerName: scheduler, Hostname: pod}}})
 		out <- result{st, err}
 	}()
@@ -106,7 +108,7 @@ func TestExplain(t *testing.T) {
 		if res := <-r.ask(ctx, "d", "p"); res.status != nil || res.err != nil {
 			t.Errorf("another name: %v", res)
 		}
-		for who, next := range map[string]func() (*schedulingv1.SchedulerCall, error){"a": one, "b": one, "c": two} {
+		for who, next := range map[string]func() (*schedulingv1rpc.SchedulerCall, error){"a": one, "b": one, "c": two} {
 			var asked []<-chan result
 			for i := range 8 {
 				asked = append(asked, r.ask(ctx, who, fmt.Sprint(who, i)))
@@ -132,7 +134,7 @@ func TestExplain(t *testing.T) {
 // While the only scheduler comes and goes nobody is told that another one is there.
 func TestExplainWhileConnecting(t *testing.T) {
 	r := &rig{t: t, b: schedulerstreams.New(schedulerstreams.Config{}), s: inproc.NewServer(nil, nil)}
-	schedulingv1.RegisterSchedulerStreamsServer(r.s, r.b)
+	schedulingv1rpc.RegisterSchedulerStreamsServer(r.s, r.b)
 	defer r.s.Stop()
 	asking, done := context.WithCancel(t.Context())
 	var askers sync.WaitGroup
@@ -150,7 +152,7 @@ func TestExplainWhileConnecting(t *testing.T) {
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())
 		stream, err := r.as(authn.SchedulerName).Listen(ctx,
-			&schedulingv1.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
+			&schedulingv1rpc.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
 		if err == nil {
 			_, err = stream.Header()
 		}
@@ -189,8 +191,8 @@ func TestSchedulerDies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = stream.Send(&nodev1.Frame{CallID: call.GetId()})
-		_ = stream.Send(&nodev1.Frame{Data: []byte{10}})
+		_ = stream.Send(&nodev1rpc.Frame{CallID: call.GetId()})
+		_ = stream.Send(&nodev1rpc.Frame{Data: []byte{10}})
 		synctest.Wait()
 		die()
 		if res := <-got; !apierrors.Is(res.err, apierrors.ServiceUnavailable) || time.Since(began) != 0 {
@@ -204,7 +206,7 @@ func TestSchedulerDies(t *testing.T) {
 		if stream, err = r.as(authn.SchedulerName).Answer(ctx); err != nil {
 			t.Fatal(err)
 		}
-		_ = stream.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = stream.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		if res := <-got; !apierrors.Is(res.err, apierrors.Timeout) || time.Since(began) != 30*time.Second {
 			t.Errorf("it says nothing: %v after %s", res.err, time.Since(began))
 		}
@@ -239,7 +241,7 @@ func TestReplaced(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	inRig(t, func(r *rig, ctx context.Context) {
 		for _, who := range []string{authn.AdminName, authn.NodePrefix + "n", authn.ControllerPrefix + "podgc", ""} {
-			stream, err := r.as(who).Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
+			stream, err := r.as(who).Listen(ctx, &schedulingv1rpc.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
 			if err == nil {
 				_, err = stream.Recv()
 			}
@@ -248,7 +250,7 @@ func TestIdentity(t *testing.T) {
 			}
 		}
 		for _, names := range [][]string{nil, {""}, make([]string, 101)} {
-			stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: names})
+			stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1rpc.ListenSchedulerRequest{SchedulerNames: names})
 			if err == nil {
 				_, err = stream.Recv()
 			}
@@ -266,7 +268,7 @@ func TestIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = thief.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = thief.Send(&nodev1rpc.Frame{CallID: call.GetId()})
 		if _, err := thief.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("another identity answers: %v", err)
 		}

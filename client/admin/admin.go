@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	adminv1 "monoplane.dev/api/admin/v1"
+	adminv1rpc "monoplane.dev/api/admin/v1/rpc"
 	"monoplane.dev/client"
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/internal/dirlock"
@@ -117,7 +117,7 @@ func Stop(ctx context.Context, dataDir string, leavePods bool, report func(pods 
 		return err
 	}
 	defer c.Close()
-	stream, err := adminv1.NewAdminClient(c.Conn()).Stop(ctx, &adminv1.StopRequest{LeavePods: leavePods})
+	stream, err := adminv1rpc.NewAdminClient(c.Conn()).Stop(ctx, &adminv1rpc.StopRequest{LeavePods: leavePods})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func SaveSnapshot(ctx context.Context, dataDir, path string) (saved Saved, err e
 		return saved, err
 	}
 	defer c.Close()
-	stream, err := adminv1.NewAdminClient(c.Conn()).Snapshot(ctx, &adminv1.SnapshotRequest{})
+	stream, err := adminv1rpc.NewAdminClient(c.Conn()).Snapshot(ctx, &adminv1rpc.SnapshotRequest{})
 	if err != nil {
 		return saved, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 )
 
@@ -16,7 +17,7 @@ func ReviewPlacement(
 		return nil, err
 	}
 	defer c.Close()
-	answer, err := c.PlacementReviews.Create(ctx, &schedulingv1.CreatePlacementReviewRequest{
+	answer, err := c.PlacementReviews.Create(ctx, &schedulingv1rpc.CreatePlacementReviewRequest{
 		Namespace: review.GetMetadata().GetNamespace(), Object: review, FieldManager: "monoplane",
 	})
 	if err != nil {

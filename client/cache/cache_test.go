@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -102,7 +103,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) create(name, node string, labels map[string]string) *corev1.Pod {
 	w.t.Helper()
-	p, err := w.c.Pods.Create(w.t.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	p, err := w.c.Pods.Create(w.t.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
@@ -238,7 +239,7 @@ func TestResume(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if down.Load() && method == corev1.Pods_Watch_FullMethodName {
+			if down.Load() && method == corev1rpc.Pods_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // Window is how many frames of input may be on their way that a component has not taken.
@@ -18,18 +18,18 @@ type Answer struct {
 	input chan *corev1.StreamInput // Invariant: nobody waits for room; the server keeps to the window.
 
 	mu     sync.Mutex // One frame is sent at a time.
-	stream grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame]
+	stream grpc.BidiStreamingClient[nodev1rpc.Frame, nodev1rpc.Frame]
 	taken  int32
 }
 
 // Send sends bytes.
-func (a *Answer) Send(data []byte) error { return a.send(&nodev1.Frame{Data: data}) }
+func (a *Answer) Send(data []byte) error { return a.send(&nodev1rpc.Frame{Data: data}) }
 
 // Accept tells the caller of a conversation that it has begun.
-func (a *Answer) Accept() error { return a.send(&nodev1.Frame{}) }
+func (a *Answer) Accept() error { return a.send(&nodev1rpc.Frame{}) }
 
 // Output sends a piece of output, which belongs to the caller from then on.
-func (a *Answer) Output(out *corev1.StreamOutput) error { return a.send(&nodev1.Frame{Output: out}) }
+func (a *Answer) Output(out *corev1.StreamOutput) error { return a.send(&nodev1rpc.Frame{Output: out}) }
 
 // Input returns the next piece of input. Taken is to be called for each, when there is room for another.
 func (a *Answer) Input(ctx context.Context) (*corev1.StreamInput, error) {
@@ -48,12 +48,12 @@ func (a *Answer) Taken() error {
 	if a.taken++; a.taken < Window/2 {
 		return nil
 	}
-	f := &nodev1.Frame{Taken: a.taken}
+	f := &nodev1rpc.Frame{Taken: a.taken}
 	a.taken = 0
 	return a.stream.Send(f)
 }
 
-func (a *Answer) send(f *nodev1.Frame) error {
+func (a *Answer) send(f *nodev1rpc.Frame) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.stream.Send(f)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 )
 
@@ -29,7 +29,7 @@ type Config[C Call] struct {
 	// Listen opens the stream of calls and returns its Recv.
 	Listen func(ctx context.Context) (func() (C, error), error)
 	// Answer opens the stream of an answer.
-	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame],
+	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1rpc.Frame, nodev1rpc.Frame],
 		error)
 	// Do answers a call. Its error is passed on to the caller.
 	Do func(ctx context.Context, call C, answer *Answer) error
@@ -101,12 +101,12 @@ func (c *Config[C]) answer(ctx context.Context, call C) {
 			}
 		}
 	})
-	if stream.Send(&nodev1.Frame{CallID: call.GetId()}) != nil {
+	if stream.Send(&nodev1rpc.Frame{CallID: call.GetId()}) != nil {
 		return
 	}
 	if err := c.Do(ctx, call, answer); err != nil && ctx.Err() == nil {
 		e := apierrors.From(err)
-		_ = answer.send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
+		_ = answer.send(&nodev1rpc.Frame{Error: e.Error(), Reason: string(e.Reason())})
 	}
 	_ = stream.CloseSend()
 	<-ctx.Done() // the server ends the stream once it has passed everything on

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -268,7 +270,7 @@ func TestLeaderThatStoodStill(t *testing.T) {
 		w := &world{T: t, server: apitest.StartWith(t, apitest.Config{})}
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
-		made, err := w.c.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+		made, err := w.c.ConfigMaps.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "work"}, Data: map[string]string{"by": "nobody"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +278,7 @@ func TestLeaderThatStoodStill(t *testing.T) {
 		write := func(conn grpc.ClientConnInterface, by string) error {
 			next := object.Clone(made)
 			next.Data["by"] = by
-			_, err := client.New(conn).ConfigMaps.Update(t.Context(), &corev1.UpdateConfigMapRequest{
+			_, err := client.New(conn).ConfigMaps.Update(t.Context(), &corev1rpc.UpdateConfigMapRequest{
 				Namespace: "ns", Name: "work", Object: next})
 			return err
 		}
@@ -361,7 +363,7 @@ func TestLeaseThatOthersWrite(t *testing.T) {
 			time.Sleep(3300 * time.Millisecond) // not when it is renewed
 			next := object.Clone(w.lease())
 			next.Metadata.Labels = map[string]string{"at": fmt.Sprint(time.Now().Unix())}
-			if _, err := w.c.Leases.Update(w.Context(), &coordinationv1.UpdateLeaseRequest{
+			if _, err := w.c.Leases.Update(w.Context(), &coordinationv1rpc.UpdateLeaseRequest{
 				Namespace: "kube-system", Name: "lease", Object: next}); err != nil {
 				w.Fatal(err)
 			}

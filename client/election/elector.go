@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
@@ -23,7 +24,7 @@ import (
 // Config describes a candidate.
 type Config struct {
 	// Leases is where the Lease is.
-	Leases coordinationv1.LeasesClient
+	Leases coordinationv1rpc.LeasesClient
 	// Namespace and Name are the Lease's.
 	Namespace, Name string
 	// Identity is the candidate's; no other process may have it.
@@ -191,7 +192,7 @@ func (e *Elector) try(ctx context.Context) (bool, error) {
 	}
 	live, err := e.cfg.Leases.Get(ctx, &metav1.GetRequest{Namespace: e.cfg.Namespace, Name: e.cfg.Name})
 	if apierrors.Is(err, apierrors.NotFound) {
-		made, err := e.cfg.Leases.Create(ctx, &coordinationv1.CreateLeaseRequest{Object: e.taken(&coordinationv1.Lease{
+		made, err := e.cfg.Leases.Create(ctx, &coordinationv1rpc.CreateLeaseRequest{Object: e.taken(&coordinationv1.Lease{
 			Metadata: &metav1.ObjectMeta{Namespace: e.cfg.Namespace, Name: e.cfg.Name},
 		})})
 		return e.wrote(made, err)
@@ -212,7 +213,7 @@ func (e *Elector) try(ctx context.Context) (bool, error) {
 
 // write takes or renews the Lease that was seen, unless it has changed since.
 func (e *Elector) write(ctx context.Context, seen *coordinationv1.Lease) (bool, error) {
-	return e.wrote(e.cfg.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+	return e.wrote(e.cfg.Leases.Update(ctx, &coordinationv1rpc.UpdateLeaseRequest{
 		Namespace: e.cfg.Namespace, Name: e.cfg.Name, Object: e.taken(seen),
 	}))
 }
@@ -266,7 +267,7 @@ func (e *Elector) release(ctx context.Context) {
 	give := func(l *coordinationv1.Lease) error {
 		next := e.taken(l)
 		next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds = proto.String(""), proto.Int32(1)
-		_, err := e.cfg.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+		_, err := e.cfg.Leases.Update(ctx, &coordinationv1rpc.UpdateLeaseRequest{
 			Namespace: e.cfg.Namespace, Name: e.cfg.Name, Object: next,
 		})
 		return err

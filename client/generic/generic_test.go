@@ -6,6 +6,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/api/services"
 	"monoplane.dev/apierrors"
@@ -83,7 +84,7 @@ func TestWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := server.Admin().ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{
+		if _, err := server.Admin().ConfigMaps.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{
 			Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "a"}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
@@ -28,7 +29,7 @@ type Change func(now *corev1.Pod, s *corev1.PodStatus) bool
 // be older than the server's. Errors: NotFound when it is gone, also when another one has its name; Conflict when
 // others write it all the time; what the server says.
 func Write(
-	ctx context.Context, pods corev1.PodsClient, manager string, pod *corev1.Pod, change Change,
+	ctx context.Context, pods corev1rpc.PodsClient, manager string, pod *corev1.Pod, change Change,
 ) (*corev1.Pod, error) {
 	m := pod.GetMetadata()
 	for writes := 1; ; writes++ {
@@ -39,7 +40,7 @@ func Write(
 		if !change(pod, next.Status) {
 			return pod, nil
 		}
-		out, err := pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{
+		out, err := pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{
 			Namespace: m.GetNamespace(), Name: m.GetName(), Object: next, FieldManager: manager,
 		})
 		if !apierrors.Is(err, apierrors.Conflict) || writes == maxWrites {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -27,7 +28,7 @@ func mark(_ *corev1.Pod, s *corev1.PodStatus) bool {
 func TestWrite(t *testing.T) {
 	for name, x := range map[string]struct {
 		// between happens before the first write, or before all if always.
-		between func(t *testing.T, pods corev1.PodsClient, p *corev1.Pod)
+		between func(t *testing.T, pods corev1rpc.PodsClient, p *corev1.Pod)
 		always  bool
 		reason  apierrors.Reason
 		writes  int
@@ -37,7 +38,7 @@ func TestWrite(t *testing.T) {
 		"another one":  {between: say, writes: 2, message: "other"},
 		"others write": {between: say, always: true, writes: 5, reason: apierrors.Conflict, message: "other"},
 		"deleted":      {between: remove, writes: 1, reason: apierrors.NotFound},
-		"replaced": {writes: 1, reason: apierrors.NotFound, between: func(t *testing.T, pods corev1.PodsClient,
+		"replaced": {writes: 1, reason: apierrors.NotFound, between: func(t *testing.T, pods corev1rpc.PodsClient,
 			p *corev1.Pod) {
 			t.Helper()
 			remove(t, pods, p)
@@ -50,7 +51,7 @@ func TestWrite(t *testing.T) {
 			p := create(t, pods)
 			before, writes := proto.Clone(p), 0
 			server.React(func(_ context.Context, method string, req any) error {
-				if u, ok := req.(*corev1.UpdatePodRequest); ok && method == corev1.Pods_UpdateStatus_FullMethodName &&
+				if u, ok := req.(*corev1rpc.UpdatePodRequest); ok && method == corev1rpc.Pods_UpdateStatus_FullMethodName &&
 					u.GetFieldManager() == "test" {
 					if writes++; x.between != nil && (x.always || writes == 1) {
 						x.between(t, pods, p)
@@ -87,14 +88,14 @@ func TestWriteNothing(t *testing.T) {
 	pods := server.Admin().Pods
 	p := create(t, pods)
 	say(t, pods, p)
-	before := server.Calls(corev1.Pods_UpdateStatus_FullMethodName)
+	before := server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName)
 	out, err := podstatus.Write(t.Context(), pods, "test", p, func(now *corev1.Pod, s *corev1.PodStatus) bool {
 		return now.GetStatus().GetMessage() == "" && mark(now, s)
 	})
 	if err != nil || out.GetStatus().GetMessage() != "other" || podstatus.Condition(out.GetStatus(), "Marked") != nil {
 		t.Errorf("%v, %v", out, err)
 	}
-	if n := server.Calls(corev1.Pods_UpdateStatus_FullMethodName) - before; n != 1 {
+	if n := server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName) - before; n != 1 {
 		t.Errorf("%d writes", n)
 	}
 }
@@ -125,9 +126,9 @@ func TestSetCondition(t *testing.T) {
 	}
 }
 
-func create(t *testing.T, pods corev1.PodsClient) *corev1.Pod {
+func create(t *testing.T, pods corev1rpc.PodsClient) *corev1.Pod {
 	t.Helper()
-	p, err := pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+	p, err := pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a"},
 		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
@@ -138,18 +139,18 @@ func create(t *testing.T, pods corev1.PodsClient) *corev1.Pod {
 }
 
 // say is another writer of the status.
-func say(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
+func say(t *testing.T, pods corev1rpc.PodsClient, p *corev1.Pod) {
 	t.Helper()
 	p = object.Clone(p)
 	// each write changes something
 	p.Metadata.ResourceVersion, p.Status = "", &corev1.PodStatus{Phase: "Pending", Message: "other", Reason: rand.Text()}
-	if _, err := pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+	if _, err := pods.UpdateStatus(t.Context(), &corev1rpc.UpdatePodRequest{Namespace: "default", Name: "a",
 		Object: p}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func remove(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
+func remove(t *testing.T, pods corev1rpc.PodsClient, p *corev1.Pod) {
 	t.Helper()
 	zero := int64(0)
 	_, err := pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: p.GetMetadata().GetName(),

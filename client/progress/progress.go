@@ -22,6 +22,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/api/services"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -77,7 +78,7 @@ func Of(ctx context.Context, api *client.Client, namespace, kind, name string) (
 		if f.state(p).State != unschedulable || len(f.reviews) == maxReviews {
 			continue
 		}
-		review, err := api.PlacementReviews.Create(ctx, &schedulingv1.CreatePlacementReviewRequest{
+		review, err := api.PlacementReviews.Create(ctx, &schedulingv1rpc.CreatePlacementReviewRequest{
 			Namespace: namespace, Object: &schedulingv1.PlacementReview{
 				Metadata: &metav1.ObjectMeta{Namespace: namespace},
 				Spec:     &schedulingv1.PlacementReviewSpec{PodName: p.GetMetadata().GetName()},

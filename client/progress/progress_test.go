@@ -7,7 +7,9 @@ import (
 	"go.uber.org/goleak"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -32,14 +34,14 @@ func TestPodsAreFoundDownwards(t *testing.T) {
 		Metadata: &metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
 		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
 	}
-	d, err := c.Deployments.Create(t.Context(), &appsv1.CreateDeploymentRequest{Object: &appsv1.Deployment{
+	d, err := c.Deployments.Create(t.Context(), &appsv1rpc.CreateDeploymentRequest{Object: &appsv1.Deployment{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web"},
 		Spec:     &appsv1.DeploymentSpec{Selector: selector, Template: template},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, err := c.ReplicaSets.Create(t.Context(), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+	rs, err := c.ReplicaSets.Create(t.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web-1", OwnerReferences: owner(d)},
 		Spec:     &appsv1.ReplicaSetSpec{Selector: selector, Template: template},
 	}})
@@ -47,7 +49,7 @@ func TestPodsAreFoundDownwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, owners := range map[string][]*metav1.OwnerReference{"web-1-a": owner(rs), "other": nil} {
-		_, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+		_, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners}, Spec: template.GetSpec(),
 		}})
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -36,7 +37,7 @@ const (
 // Config describes a recorder.
 type Config struct {
 	// Events is where events are written.
-	Events corev1.EventsClient
+	Events corev1rpc.EventsClient
 	// Controller names the component, such as "default-scheduler"; Instance the one of several, such as a node's
 	// name. Instance defaults to Controller.
 	Controller, Instance string
@@ -262,12 +263,12 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 		ev.Source = &corev1.EventSource{Component: r.cfg.Controller, Host: e.host}
 		ev.FirstTimestamp, ev.LastTimestamp, ev.Count = value.Time(e.at), value.Time(e.at), 1
 	}
-	o, err := r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
+	o, err := r.cfg.Events.Create(ctx, &corev1rpc.CreateEventRequest{Namespace: namespace, Object: ev})
 	for more := maxNames; more > 0 && apierrors.Is(err, apierrors.AlreadyExists); more-- {
 		// Another recorder has noted something about the object at the same instant.
 		ev = ev.Clone() // what was sent may be in use
 		ev.Metadata.Name = r.eventName(e)
-		o, err = r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
+		o, err = r.cfg.Events.Create(ctx, &corev1rpc.CreateEventRequest{Namespace: namespace, Object: ev})
 	}
 	if err != nil {
 		r.drop()

@@ -16,7 +16,9 @@ import (
 	"monoplane.dev/object"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -92,19 +94,21 @@ func (r *recorder) DeleteCollection(_ context.Context, req *metav1.DeleteCollect
 type stream struct {
 	grpc.ServerStream
 	headers int
-	sent    []*corev1.PodEvents
+	sent    []*corev1rpc.PodEvents
 }
 
-func (s *stream) Context() context.Context           { return context.Background() }
-func (s *stream) SendHeader(metadata.MD) error       { s.headers++; return nil }
-func (s *stream) Send(batch *corev1.PodEvents) error { s.sent = append(s.sent, batch); return nil }
+func (s *stream) Context() context.Context              { return context.Background() }
+func (s *stream) SendHeader(metadata.MD) error          { s.headers++; return nil }
+func (s *stream) Send(batch *corev1rpc.PodEvents) error { s.sent = append(s.sent, batch); return nil }
 
 // spec: OBJ-15
 func TestAdapterPassesEveryStandardCall(t *testing.T) {
 	pod := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p", Uid: "u"}}
 	r := &recorder{obj: pod}
-	var pods corev1.PodsServer = corev1.PodsBackend{Backend: r}
-	var namespaces corev1.NamespacesServer = corev1.NamespacesBackend{Backend: &recorder{obj: new(corev1.Namespace)}}
+	var pods corev1rpc.PodsServer = corev1rpc.PodsBackend{Backend: r}
+	var namespaces corev1rpc.NamespacesServer = corev1rpc.NamespacesBackend{
+		Backend: &recorder{obj: new(corev1.Namespace)},
+	}
 	ctx := context.Background()
 	check := func(got *corev1.Pod, err error) {
 		t.Helper()
@@ -113,10 +117,10 @@ func TestAdapterPassesEveryStandardCall(t *testing.T) {
 		}
 	}
 	check(pods.Get(ctx, &metav1.GetRequest{Namespace: "n", Name: "p"}))
-	check(pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "n", Object: pod, DryRun: []string{"All"},
+	check(pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "n", Object: pod, DryRun: []string{"All"},
 		FieldManager: "m", FieldValidation: "Strict"}))
-	check(pods.Update(ctx, &corev1.UpdatePodRequest{Namespace: "n", Name: "p", Object: pod}))
-	check(pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Namespace: "n", Name: "p"}))
+	check(pods.Update(ctx, &corev1rpc.UpdatePodRequest{Namespace: "n", Name: "p", Object: pod}))
+	check(pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Namespace: "n", Name: "p"}))
 	check(pods.Patch(ctx, &metav1.PatchRequest{Namespace: "n", Name: "p"}))
 	check(pods.PatchStatus(ctx, &metav1.PatchRequest{Namespace: "n", Name: "p"}))
 	check(pods.Delete(ctx, &metav1.DeleteRequest{Namespace: "n", Name: "p"}))
@@ -138,17 +142,17 @@ func TestAdapterPassesEveryStandardCall(t *testing.T) {
 	if !slices.Equal(r.calls, want) {
 		t.Errorf("got  %q\nwant %q", r.calls, want)
 	}
-	if _, err := namespaces.Finalize(ctx, &corev1.UpdateNamespaceRequest{Name: "x"}); err != nil {
+	if _, err := namespaces.Finalize(ctx, &corev1rpc.UpdateNamespaceRequest{Name: "x"}); err != nil {
 		t.Error(err)
 	}
-	if got := namespaces.(corev1.NamespacesBackend).Backend.(*recorder).calls; !slices.Equal(got,
+	if got := namespaces.(corev1rpc.NamespacesBackend).Backend.(*recorder).calls; !slices.Equal(got,
 		[]string{`update /x "finalize"  {[]  }`}) {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestAdapterAnswersADeletionWithAStatus(t *testing.T) {
-	leases := coordinationv1.LeasesBackend{Backend: &recorder{obj: &coordinationv1.Lease{
+	leases := coordinationv1rpc.LeasesBackend{Backend: &recorder{obj: &coordinationv1.Lease{
 		Metadata: &metav1.ObjectMeta{Uid: "u"}}}}
 	got, err := leases.Delete(context.Background(), &metav1.DeleteRequest{Name: "a"})
 	want := &metav1.Status{Status: "Success", Details: &metav1.StatusDetails{Name: "a", Group: "coordination.k8s.io",
@@ -160,7 +164,7 @@ func TestAdapterAnswersADeletionWithAStatus(t *testing.T) {
 
 func TestAdapterPassesErrorsOn(t *testing.T) {
 	failure := errors.New("failure")
-	pods := corev1.PodsBackend{Backend: &recorder{err: failure}}
+	pods := corev1rpc.PodsBackend{Backend: &recorder{err: failure}}
 	if got, err := pods.Get(context.Background(), nil); got != nil || !errors.Is(err, failure) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -181,7 +185,7 @@ func TestAdapterPassesErrorsOn(t *testing.T) {
 func TestAdapterStreamsBatches(t *testing.T) {
 	pod := new(corev1.Pod)
 	s := new(stream)
-	if err := (corev1.PodsBackend{Backend: &recorder{obj: pod}}).Watch(new(metav1.WatchRequest), s); err != nil {
+	if err := (corev1rpc.PodsBackend{Backend: &recorder{obj: pod}}).Watch(new(metav1.WatchRequest), s); err != nil {
 		t.Fatal(err)
 	}
 	if s.headers != 1 || len(s.sent) != 2 || len(s.sent[0].GetEvents()) != 2 || len(s.sent[1].GetEvents()) != 1 {

@@ -2,7 +2,8 @@
 //
 // The first pass, with parameter services=true, reads the messages and their option kind, and writes a .proto file
 // with the service of every kind: pod.proto gets pod_service.proto beside it. It reads no service, so that those of
-// before cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it.
+// before cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it. In Go the service
+// has a package of its own below that of the messages (api/core/v1/rpc), because it links gRPC.
 //
 // The second pass reads all .proto files, as the plugins for Go and gRPC do, and writes from them and the
 // options in monoplane/options/v1, beside the messages:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 const (
@@ -59,8 +60,13 @@ func entryOf(p *protogen.Plugin, k served) (entry, error) {
 	return entry{}, fmt.Errorf("%s: there is no service %s; run the first pass", k.message.Desc.FullName(), k.service)
 }
 
-// ident returns an identifier of the kind's Go package.
+// ident returns an identifier of the Go package of the kind's service.
 func (e entry) ident(name string) protogen.GoIdent { return e.from.GoImportPath.Ident(name) }
+
+// kindIdent is the variable that describes the kind, beside its message.
+func (e entry) kindIdent() protogen.GoIdent {
+	return e.message.GoIdent.GoImportPath.Ident(e.message.GoIdent.GoName + "Kind")
+}
 
 func generateServices(p *protogen.Plugin, entries []entry, packages []*goPackage) {
 	g := p.NewGeneratedFile(string(servicesPath)+"/services_monoplane.pb.go", servicesPath)
@@ -74,7 +80,7 @@ func generateServices(p *protogen.Plugin, entries []entry, packages []*goPackage
 	g.P("return []*", servicePath.Ident("Service"), "{")
 	for _, e := range entries {
 		g.P("{")
-		g.P("Kind: ", e.ident(e.message.GoIdent.GoName+"Kind"), ",")
+		g.P("Kind: ", e.kindIdent(), ",")
 		g.P("Desc: &", e.ident(e.service+"_ServiceDesc"), ",")
 		g.P("Descriptor: ", e.ident(e.from.GoDescriptorIdent.GoName), ".Services().Get(", e.proto.Desc.Index(), "),")
 		if e.can("watch") {
@@ -90,10 +96,29 @@ func generateServices(p *protogen.Plugin, entries []entry, packages []*goPackage
 	g.P("// Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.")
 	g.P("func Docs() map[", protorefPath.Ident("FullName"), "]string {")
 	g.P("return map[", protorefPath.Ident("FullName"), "]string{")
+	// Services have a Go package beside that of their messages, and the same protobuf package.
+	docs := make(map[protoreflect.FullName][]protogen.GoIdent)
+	kinds := make(map[protoreflect.FullName]bool)
+	var names []protoreflect.FullName
 	for _, pkg := range packages {
-		if pkg.documented && pkg.hasKinds() {
-			g.P(strconv.Quote(string(pkg.first.Desc.Package())), ": ", pkg.first.GoImportPath.Ident("Docs"), ",")
+		name := pkg.first.Desc.Package()
+		kinds[name] = kinds[name] || pkg.hasKinds()
+		if pkg.documented {
+			if docs[name] == nil {
+				names = append(names, name)
+			}
+			docs[name] = append(docs[name], pkg.first.GoImportPath.Ident("Docs"))
 		}
+	}
+	for _, name := range names {
+		if !kinds[name] {
+			continue
+		}
+		line := []any{strconv.Quote(string(name)), ": ", docs[name][0]}
+		for _, more := range docs[name][1:] {
+			line = append(line, " + ", more)
+		}
+		g.P(append(line, ",")...)
 	}
 	g.P("}")
 	g.P("}")
@@ -154,7 +179,7 @@ func generateDefinitions(p *protogen.Plugin, entries []entry) {
 	g.P("func allDefinitions(c ", config, ") map[*", objectPath.Ident("Kind"), "]", definition, " {")
 	g.P("return map[*", objectPath.Ident("Kind"), "]", definition, "{")
 	for _, e := range entries {
-		g.P(e.ident(e.message.GoIdent.GoName+"Kind"), ": ", groupPath(e.file).Ident(describer(e, entries)), "(c),")
+		g.P(e.kindIdent(), ": ", groupPath(e.file).Ident(describer(e, entries)), "(c),")
 	}
 	g.P("}")
 	g.P("}")

@@ -497,7 +497,7 @@ func (s *serviceProto) text() string {
 	for _, path := range imports {
 		fmt.Fprintf(&b, "import %q;\n", path)
 	}
-	fmt.Fprintf(&b, "\noption go_package = %q;\n\n", string(k.file.GoImportPath)+";"+string(k.file.GoPackageName))
+	fmt.Fprintf(&b, "\noption go_package = \"%s/rpc;%srpc\";\n\n", string(k.file.GoImportPath), k.file.GoPackageName)
 	comment(&b, "", k.service+" "+does+". Every refusal carries a Kubernetes Status in its details.")
 	b.WriteString("//\n")
 	comment(&b, "", sharedCodes)

@@ -54,7 +54,7 @@ import "google/api/annotations.proto";
 import "monoplane/meta/v1/request.proto";
 import "x/v1/thing.proto";
 
-option go_package = "monoplane.dev/api/x/v1;xv1";
+option go_package = "monoplane.dev/api/x/v1/rpc;xv1rpc";
 
 // Policies reads and writes objects of kind Policy. Every refusal carries a Kubernetes Status in its details.
 //

@@ -7,7 +7,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // A shallow copy is equal, its fields are its own, and what they point to is not.
@@ -31,8 +31,8 @@ func TestShallow(t *testing.T) {
 	if (*corev1.PodSpec)(nil).Shallow() != nil {
 		t.Error("nil became something")
 	}
-	call := &nodev1.Call{Request: &nodev1.Call_Log{Log: &nodev1.LogCall{Pod: "p"}}}
-	if c := new(nodev1.Call); !c.SetShallow(call) || c.GetLog() != call.GetLog() || c.GetLog() == nil {
+	call := &nodev1rpc.Call{Request: &nodev1rpc.Call_Log{Log: &nodev1rpc.LogCall{Pod: "p"}}}
+	if c := new(nodev1rpc.Call); !c.SetShallow(call) || c.GetLog() != call.GetLog() || c.GetLog() == nil {
 		t.Errorf("a choice: %v", c)
 	}
 	unknown := &metav1.ObjectMeta{}

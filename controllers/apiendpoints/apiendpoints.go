@@ -25,8 +25,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -171,7 +174,7 @@ func (c *Controller) service(ctx context.Context, groups []together) error {
 	services := c.cfg.Client.Services
 	live, err := services.Get(ctx, this())
 	if apierrors.Is(err, apierrors.NotFound) {
-		_, err = services.Create(ctx, &corev1.CreateServiceRequest{Object: &corev1.Service{
+		_, err = services.Create(ctx, &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 			Metadata: meta(map[string]string{"component": "apiserver", "provider": "kubernetes"}),
 			Spec: &corev1.ServiceSpec{
 				Type: "ClusterIP", ClusterIP: c.cfg.Server.ClusterIP.String(), SessionAffinity: "None",
@@ -190,7 +193,7 @@ func (c *Controller) service(ctx context.Context, groups []together) error {
 	}
 	next := object.Clone(live)
 	next.Spec.Ports = []*corev1.ServicePort{servicePort(int32(c.cfg.Server.Address.Port()))}
-	_, err = services.Update(ctx, &corev1.UpdateServiceRequest{
+	_, err = services.Update(ctx, &corev1rpc.UpdateServiceRequest{
 		Namespace: builtin.Default, Name: builtin.API, Object: next,
 	})
 	return wrap("service", err)
@@ -214,7 +217,7 @@ func (c *Controller) endpoints(ctx context.Context, groups []together) error {
 	endpoints := c.cfg.Client.Endpoints
 	live, err := endpoints.Get(ctx, this())
 	if apierrors.Is(err, apierrors.NotFound) {
-		_, err = endpoints.Create(ctx, &corev1.CreateEndpointsRequest{Object: &corev1.Endpoints{
+		_, err = endpoints.Create(ctx, &corev1rpc.CreateEndpointsRequest{Object: &corev1.Endpoints{
 			Metadata: meta(map[string]string{skipMirror: "true"}), Subsets: subsets,
 		}})
 	}
@@ -224,7 +227,7 @@ func (c *Controller) endpoints(ctx context.Context, groups []together) error {
 	}
 	next := object.Clone(live)
 	next.Subsets = subsets
-	_, err = endpoints.Update(ctx, &corev1.UpdateEndpointsRequest{
+	_, err = endpoints.Update(ctx, &corev1rpc.UpdateEndpointsRequest{
 		Namespace: builtin.Default, Name: builtin.API, Object: next,
 	})
 	return wrap("endpoints", err)
@@ -264,14 +267,14 @@ func (c *Controller) slices(ctx context.Context, groups []together) error {
 		default:
 			next := object.Clone(live)
 			next.Endpoints, next.Ports = want.Endpoints, want.Ports
-			_, err = c.cfg.Client.EndpointSlices.Update(ctx, &discoveryv1.UpdateEndpointSliceRequest{
+			_, err = c.cfg.Client.EndpointSlices.Update(ctx, &discoveryv1rpc.UpdateEndpointSliceRequest{
 				Namespace: m.GetNamespace(), Name: m.GetName(), Object: next,
 			})
 		}
 		errs = append(errs, wrap("slice "+m.GetName(), err))
 	}
 	for name, s := range wanted {
-		_, err := c.cfg.Client.EndpointSlices.Create(ctx, &discoveryv1.CreateEndpointSliceRequest{Object: s})
+		_, err := c.cfg.Client.EndpointSlices.Create(ctx, &discoveryv1rpc.CreateEndpointSliceRequest{Object: s})
 		errs = append(errs, wrap("slice "+name, err))
 	}
 	return errors.Join(errs...)
@@ -317,7 +320,7 @@ func (c *Controller) renew(ctx context.Context) error {
 	now := value.MicroTime(time.Now())
 	live, err := all.Get(ctx, &metav1.GetRequest{Namespace: leases, Name: leaseName(at), ResourceVersion: "0"})
 	if apierrors.Is(err, apierrors.NotFound) {
-		_, err := all.Create(ctx, &coordinationv1.CreateLeaseRequest{Object: &coordinationv1.Lease{
+		_, err := all.Create(ctx, &coordinationv1rpc.CreateLeaseRequest{Object: &coordinationv1.Lease{
 			Metadata: &metav1.ObjectMeta{
 				Namespace: leases, Name: leaseName(at), Labels: map[string]string{identity: servers},
 			},
@@ -333,7 +336,7 @@ func (c *Controller) renew(ctx context.Context) error {
 	}
 	next := object.Clone(live)
 	next.Spec.RenewTime = now
-	_, err = all.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+	_, err = all.Update(ctx, &coordinationv1rpc.UpdateLeaseRequest{
 		Namespace: leases, Name: next.Metadata.Name, Object: next,
 	})
 	return err

@@ -18,7 +18,7 @@ import (
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/object"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -107,7 +107,7 @@ func TestServerIsFound(t *testing.T) {
 		// What somebody has spoilt is mended.
 		spoilt := object.Clone(s)
 		spoilt.Spec.Ports[0].TargetPort.IntVal = 1
-		if _, err := c.Services.Update(t.Context(), &corev1.UpdateServiceRequest{Object: spoilt}); err != nil {
+		if _, err := c.Services.Update(t.Context(), &corev1rpc.UpdateServiceRequest{Object: spoilt}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = c.Endpoints.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: "kubernetes"})

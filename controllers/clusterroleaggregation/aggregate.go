@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/controller"
@@ -89,7 +90,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 			next := object.Clone(r)
 			next.Rules = rules
-			_, err = c.cfg.Client.ClusterRoles.Update(ctx, &rbacv1.UpdateClusterRoleRequest{Object: next})
+			_, err = c.cfg.Client.ClusterRoles.Update(ctx, &rbacv1rpc.UpdateClusterRoleRequest{Object: next})
 			return 0, err
 		},
 	})

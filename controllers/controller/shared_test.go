@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -25,7 +26,7 @@ func TestSharedCaches(t *testing.T) {
 		server.Namespaces(t, "ns")
 		var watched []string
 		server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_Watch_FullMethodName || method == corev1.Nodes_Watch_FullMethodName {
+			if method == corev1rpc.Pods_Watch_FullMethodName || method == corev1rpc.Nodes_Watch_FullMethodName {
 				watched = append(watched, method)
 			}
 			return nil
@@ -37,7 +38,7 @@ func TestSharedCaches(t *testing.T) {
 			},
 			"free": nil,
 		} {
-			_, err := server.Admin().Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+			_, err := server.Admin().Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners},
 				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 			}})
@@ -71,7 +72,7 @@ func TestSharedCaches(t *testing.T) {
 				t.Errorf("%d pods by %s %q, want %d", len(got), x.index, x.value, x.want)
 			}
 		}
-		if len(watched) != 1 || watched[0] != corev1.Pods_Watch_FullMethodName {
+		if len(watched) != 1 || watched[0] != corev1rpc.Pods_Watch_FullMethodName {
 			t.Errorf("watched %v", watched)
 		}
 		cancel()
@@ -101,7 +102,7 @@ func panics(f func()) (did bool) {
 func TestSharedCachesOnlyRead(t *testing.T) {
 	server := apitest.Start(t)
 	api := server.Controller(controller.SharedRole().Name)
-	_, err := api.Events.Create(t.Context(), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{}})
+	_, err := api.Events.Create(t.Context(), &corev1rpc.CreateEventRequest{Namespace: "default", Object: &corev1.Event{}})
 	if !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("it may write events: %v", err)
 	}

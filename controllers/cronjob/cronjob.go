@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
@@ -146,7 +147,7 @@ func (c *Controller) publish(ctx context.Context, l *look) error {
 	}
 	next := l.o.Shallow()
 	next.Status = l.status
-	out, err := c.api.CronJobs.UpdateStatus(ctx, &batchv1.UpdateCronJobRequest{Object: next})
+	out, err := c.api.CronJobs.UpdateStatus(ctx, &batchv1rpc.UpdateCronJobRequest{Object: next})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -144,7 +145,7 @@ func TestTenYearsAndNever(t *testing.T) {
 		minutes(5)
 		o := object.Clone(w.get())
 		o.Status.LastScheduleTime = value.Time(epoch.AddDate(-10, 0, 0))
-		_, err := w.c.CronJobs.UpdateStatus(w.Context(), &batchv1.UpdateCronJobRequest{Object: o})
+		_, err := w.c.CronJobs.UpdateStatus(w.Context(), &batchv1rpc.UpdateCronJobRequest{Object: o})
 		w.must(err)
 		w.change(func(o *batchv1.CronJob) { o.Spec.Suspend = proto.Bool(false) })
 		w.wants("05", 1)
@@ -164,7 +165,7 @@ func TestClockGoesBack(t *testing.T) {
 		minutes(1)
 		o := object.Clone(w.get())
 		o.Status.LastScheduleTime = value.Time(epoch.Add(30 * time.Minute)) // met before the clock was set back
-		_, err := w.c.CronJobs.UpdateStatus(w.Context(), &batchv1.UpdateCronJobRequest{Object: o})
+		_, err := w.c.CronJobs.UpdateStatus(w.Context(), &batchv1rpc.UpdateCronJobRequest{Object: o})
 		w.must(err)
 		minutes(38)
 		w.wants("", 0)
@@ -186,7 +187,7 @@ func TestNothingTwice(t *testing.T) {
 		w.wants("01+ 02", 1)
 
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == batchv1.CronJobs_UpdateStatus_FullMethodName {
+			if method == batchv1rpc.CronJobs_UpdateStatus_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "no status is written")
 			}
 			return nil
@@ -215,7 +216,7 @@ func TestJobsOfOthers(t *testing.T) {
 		w.create("* * * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = "Forbid" })
 		o := w.get()
 		add := func(name string, owners ...*metav1.OwnerReference) {
-			_, err := w.c.Jobs.Create(w.Context(), &batchv1.CreateJobRequest{Object: &batchv1.Job{
+			_, err := w.c.Jobs.Create(w.Context(), &batchv1rpc.CreateJobRequest{Object: &batchv1.Job{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners},
 				Spec:     object.Clone(o.GetSpec().GetJobTemplate().GetSpec()),
 			}})

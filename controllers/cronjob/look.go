@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -198,7 +199,7 @@ func (l *look) meet(ctx context.Context, at time.Time) error {
 // nil when somebody else has a Job of the name.
 func (l *look) create(ctx context.Context, name string, at time.Time) (*batchv1.Job, error) {
 	m := l.o.GetMetadata()
-	made, err := l.api.Jobs.Create(ctx, &batchv1.CreateJobRequest{
+	made, err := l.api.Jobs.Create(ctx, &batchv1rpc.CreateJobRequest{
 		Namespace: m.GetNamespace(), Object: newJob(l.o, name, at),
 	})
 	switch {

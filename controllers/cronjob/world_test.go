@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -90,7 +91,7 @@ func (w *world) create(schedule string, change func(*batchv1.CronJobSpec)) {
 	if change != nil {
 		change(spec)
 	}
-	_, err := w.c.CronJobs.Create(w.Context(), &batchv1.CreateCronJobRequest{Object: &batchv1.CronJob{
+	_, err := w.c.CronJobs.Create(w.Context(), &batchv1rpc.CreateCronJobRequest{Object: &batchv1.CronJob{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "c"}, Spec: spec,
 	}})
 	w.must(err)
@@ -109,7 +110,7 @@ func (w *world) change(f func(*batchv1.CronJob)) {
 	for {
 		o := object.Clone(w.get())
 		f(o)
-		_, err := w.c.CronJobs.Update(w.Context(), &batchv1.UpdateCronJobRequest{Object: o})
+		_, err := w.c.CronJobs.Update(w.Context(), &batchv1rpc.UpdateCronJobRequest{Object: o})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			w.must(err)
 			return
@@ -178,7 +179,7 @@ func (w *world) end(minute int, condition string) {
 		j.Status.Conditions = append(j.Status.Conditions,
 			&batchv1.JobCondition{Type: c, Status: "True", LastTransitionTime: now})
 	}
-	_, err = w.c.Jobs.UpdateStatus(w.Context(), &batchv1.UpdateJobRequest{Object: j})
+	_, err = w.c.Jobs.UpdateStatus(w.Context(), &batchv1rpc.UpdateJobRequest{Object: j})
 	w.must(err)
 	synctest.Wait()
 }

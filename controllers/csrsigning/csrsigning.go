@@ -28,6 +28,7 @@ import (
 	"monoplane.dev/rules/signing"
 
 	certificatesv1 "monoplane.dev/api/certificates/v1"
+	certificatesv1rpc "monoplane.dev/api/certificates/v1/rpc"
 )
 
 // failure is the reason of the condition Failed.
@@ -126,7 +127,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.Key) (time.Duratio
 		next.Status.Certificate = certificate
 	}
 	_, err = c.cfg.Client.CertificateSigningRequests.UpdateStatus(ctx,
-		&certificatesv1.UpdateCertificateSigningRequestRequest{Name: key.Name, Object: next})
+		&certificatesv1rpc.UpdateCertificateSigningRequestRequest{Name: key.Name, Object: next})
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) {
 		return 0, fmt.Errorf("write the status of CertificateSigningRequest %s: %w", key.Name, err)
 	}

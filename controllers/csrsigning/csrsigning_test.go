@@ -30,8 +30,10 @@ import (
 	"monoplane.dev/rules/signing"
 
 	certificatesv1 "monoplane.dev/api/certificates/v1"
+	certificatesv1rpc "monoplane.dev/api/certificates/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,13 +97,13 @@ func world(t *testing.T, f func(t *testing.T, s *apitest.Server, bundle *pki.Bun
 
 func grant(t *testing.T, c *client.Client, user string, rules ...*rbacv1.PolicyRule) {
 	t.Helper()
-	_, err := c.ClusterRoles.Create(t.Context(), &rbacv1.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
+	_, err := c.ClusterRoles.Create(t.Context(), &rbacv1rpc.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
 		Metadata: &metav1.ObjectMeta{Name: user}, Rules: rules,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.ClusterRoleBindings.Create(t.Context(), &rbacv1.CreateClusterRoleBindingRequest{
+	_, err = c.ClusterRoleBindings.Create(t.Context(), &rbacv1rpc.CreateClusterRoleBindingRequest{
 		Object: &rbacv1.ClusterRoleBinding{
 			Metadata: &metav1.ObjectMeta{Name: user},
 			RoleRef:  &rbacv1.RoleRef{ApiGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: user},
@@ -116,7 +118,7 @@ func grant(t *testing.T, c *client.Client, user string, rules ...*rbacv1.PolicyR
 func create(t *testing.T, c *client.Client, o *request) *request {
 	t.Helper()
 	made, err := c.CertificateSigningRequests.Create(t.Context(),
-		&certificatesv1.CreateCertificateSigningRequestRequest{Object: o})
+		&certificatesv1rpc.CreateCertificateSigningRequestRequest{Object: o})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,7 @@ func decide(t *testing.T, c *client.Client, o *request, decision string) (*reque
 		Type: decision, Status: "True", Reason: "KubectlApprove",
 	})
 	return c.CertificateSigningRequests.UpdateApproval(t.Context(),
-		&certificatesv1.UpdateCertificateSigningRequestRequest{Name: o.GetMetadata().GetName(), Object: next})
+		&certificatesv1rpc.UpdateCertificateSigningRequestRequest{Name: o.GetMetadata().GetName(), Object: next})
 }
 
 // later returns a request after a while, nil when it is gone.
@@ -238,7 +240,7 @@ func TestUnsignedRequests(t *testing.T) {
 		denied = object.Clone(denied)
 		denied.Status.Conditions = nil
 		_, err = s.Admin().CertificateSigningRequests.UpdateApproval(t.Context(),
-			&certificatesv1.UpdateCertificateSigningRequestRequest{Name: "denied", Object: denied})
+			&certificatesv1rpc.UpdateCertificateSigningRequestRequest{Name: "denied", Object: denied})
 		if !apierrors.Is(err, apierrors.Invalid) {
 			t.Errorf("a denial is taken back: %v", err)
 		}
@@ -263,7 +265,7 @@ func TestWhatNobodyMayAsk(t *testing.T) {
 			{"system:controller:podgc", nil},
 		} {
 			_, err := s.Admin().CertificateSigningRequests.Create(t.Context(),
-				&certificatesv1.CreateCertificateSigningRequestRequest{
+				&certificatesv1rpc.CreateCertificateSigningRequestRequest{
 					Object: asking(t, "x", signing.Client, tc.subject, tc.groups, "client auth"),
 				})
 			if !apierrors.Is(err, apierrors.Forbidden) {
@@ -287,7 +289,7 @@ func TestWhatNobodyMayAsk(t *testing.T) {
 		next := object.Clone(made) // while it is not approved the controller leaves it alone
 		next.Status.Certificate = []byte("x")
 		_, err := whole.CertificateSigningRequests.UpdateStatus(t.Context(),
-			&certificatesv1.UpdateCertificateSigningRequestRequest{Name: "a", Object: next})
+			&certificatesv1rpc.UpdateCertificateSigningRequestRequest{Name: "a", Object: next})
 		if !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("signed without the right: %v", err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/test/controllertest"
@@ -342,7 +343,7 @@ func TestAdoption(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		w.stop()
 		w.create()
-		_, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+		_, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "orphan", Labels: map[string]string{"app": "web"}},
 			Spec: &corev1.PodSpec{NodeName: "n1", Containers: []*corev1.Container{{
 				Name: "main", Image: "image:0"}}},

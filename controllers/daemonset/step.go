@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/daemonset/plan"
@@ -126,7 +127,7 @@ func (c *Controller) publish(ctx context.Context, d *appsv1.DaemonSet, m *memory
 	}
 	next := d.Shallow()
 	next.Status = s
-	out, err := c.api.DaemonSets.UpdateStatus(ctx, &appsv1.UpdateDaemonSetRequest{Object: next})
+	out, err := c.api.DaemonSets.UpdateStatus(ctx, &appsv1rpc.UpdateDaemonSetRequest{Object: next})
 	if err != nil {
 		return err
 	}

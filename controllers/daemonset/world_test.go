@@ -14,7 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -55,7 +57,7 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method != corev1.Pods_Create_FullMethodName {
+			if method != corev1rpc.Pods_Create_FullMethodName {
 				return nil
 			}
 			w.mu.Lock()
@@ -138,7 +140,7 @@ func (w *world) create(change ...func(*appsv1.DaemonSetSpec)) *appsv1.DaemonSet 
 	for _, f := range change {
 		f(spec)
 	}
-	d, err := w.c.DaemonSets.Create(w.Context(), &appsv1.CreateDaemonSetRequest{Object: &appsv1.DaemonSet{
+	d, err := w.c.DaemonSets.Create(w.Context(), &appsv1rpc.CreateDaemonSetRequest{Object: &appsv1.DaemonSet{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: spec,
 	}})
 	w.must(err)
@@ -166,7 +168,7 @@ func (w *world) change(f func(*appsv1.DaemonSetSpec)) {
 	for {
 		d := object.Clone(w.get())
 		f(d.Spec)
-		_, err := w.c.DaemonSets.Update(w.Context(), &appsv1.UpdateDaemonSetRequest{Object: d})
+		_, err := w.c.DaemonSets.Update(w.Context(), &appsv1rpc.UpdateDaemonSetRequest{Object: d})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			w.must(err)
 			return
@@ -186,14 +188,14 @@ func (w *world) node(name string, f func(*corev1.Node)) {
 	if apierrors.Is(err, apierrors.NotFound) {
 		n = &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}, Spec: &corev1.NodeSpec{}}
 		f(n)
-		_, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: n})
+		_, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n})
 		w.must(err)
 		return
 	}
 	w.must(err)
 	n = object.Clone(n)
 	f(n)
-	_, err = w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Object: n})
+	_, err = w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Object: n})
 	w.must(err)
 }
 

@@ -21,6 +21,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
@@ -138,7 +139,7 @@ func find[T object.Object](list []T, want T) (live T) {
 
 func (c *Controller) role(ctx context.Context, live, want *rbacv1.ClusterRole) error {
 	if live == nil {
-		_, err := c.cfg.Client.ClusterRoles.Create(ctx, &rbacv1.CreateClusterRoleRequest{Object: want})
+		_, err := c.cfg.Client.ClusterRoles.Create(ctx, &rbacv1rpc.CreateClusterRoleRequest{Object: want})
 		return there(err)
 	}
 	next := object.Clone(live)
@@ -157,7 +158,7 @@ func (c *Controller) role(ctx context.Context, live, want *rbacv1.ClusterRole) e
 	if proto.Equal(next, live) {
 		return nil
 	}
-	_, err := c.cfg.Client.ClusterRoles.Update(ctx, &rbacv1.UpdateClusterRoleRequest{Object: next})
+	_, err := c.cfg.Client.ClusterRoles.Update(ctx, &rbacv1rpc.UpdateClusterRoleRequest{Object: next})
 	return err
 }
 
@@ -172,7 +173,7 @@ func (c *Controller) binding(ctx context.Context, live, want *rbacv1.ClusterRole
 			if proto.Equal(next, live) {
 				return nil
 			}
-			_, err := c.cfg.Client.ClusterRoleBindings.Update(ctx, &rbacv1.UpdateClusterRoleBindingRequest{Object: next})
+			_, err := c.cfg.Client.ClusterRoleBindings.Update(ctx, &rbacv1rpc.UpdateClusterRoleBindingRequest{Object: next})
 			return err
 		}
 		// The role of a binding cannot be changed.
@@ -183,7 +184,7 @@ func (c *Controller) binding(ctx context.Context, live, want *rbacv1.ClusterRole
 			return err
 		}
 	}
-	_, err := c.cfg.Client.ClusterRoleBindings.Create(ctx, &rbacv1.CreateClusterRoleBindingRequest{Object: want})
+	_, err := c.cfg.Client.ClusterRoleBindings.Create(ctx, &rbacv1rpc.CreateClusterRoleBindingRequest{Object: want})
 	return there(err)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
@@ -73,7 +74,7 @@ func TestDefaultRoles(t *testing.T) {
 		}
 		update := func(r *rbacv1.ClusterRole) {
 			t.Helper()
-			_, err := c.ClusterRoles.Update(t.Context(), &rbacv1.UpdateClusterRoleRequest{Object: r})
+			_, err := c.ClusterRoles.Update(t.Context(), &rbacv1rpc.UpdateClusterRoleRequest{Object: r})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +88,7 @@ func TestDefaultRoles(t *testing.T) {
 		}
 		// A role of somebody's becomes part of those whose label it has, and of those that have theirs.
 		widgets := &rbacv1.PolicyRule{Verbs: []string{"get"}, ApiGroups: []string{"x"}, Resources: []string{"widgets"}}
-		_, err := c.ClusterRoles.Create(t.Context(), &rbacv1.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
+		_, err := c.ClusterRoles.Create(t.Context(), &rbacv1rpc.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
 			Metadata: &metav1.ObjectMeta{Name: "widgets", Labels: map[string]string{
 				"rbac.authorization.k8s.io/aggregate-to-view": "true"}}, Rules: []*rbacv1.PolicyRule{widgets}}})
 		if err != nil {
@@ -132,7 +133,7 @@ func TestDefaultRoles(t *testing.T) {
 		stop()
 
 		// An editor reads what is in secrets of the namespace, and gives nobody a role.
-		_, err = c.RoleBindings.Create(t.Context(), &rbacv1.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
+		_, err = c.RoleBindings.Create(t.Context(), &rbacv1rpc.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "b"},
 			Subjects: []*rbacv1.Subject{{Kind: "User", Name: "jane"}},
 			RoleRef:  &rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}}})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -260,7 +261,7 @@ func (c *Controller) publish(
 func (c *Controller) writeStatus(ctx context.Context, d *appsv1.Deployment, s *appsv1.DeploymentStatus) error {
 	next := d.Shallow()
 	next.Status = s
-	out, err := c.api.Deployments.UpdateStatus(ctx, &appsv1.UpdateDeploymentRequest{Object: next})
+	out, err := c.api.Deployments.UpdateStatus(ctx, &appsv1rpc.UpdateDeploymentRequest{Object: next})
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
@@ -187,7 +189,7 @@ func TestCollision(t *testing.T) {
 		w.must(err)
 		_, err = w.c.ReplicaSets.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: taken.Metadata.Name})
 		w.must(err)
-		_, err = w.c.ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+		_, err = w.c.ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: taken.Metadata.Name},
 			Spec: &appsv1.ReplicaSetSpec{Replicas: new(int32), Template: &corev1.PodTemplateSpec{
 				Metadata: &metav1.ObjectMeta{Labels: map[string]string{"app": "other"}}, Spec: taken.Spec.Template.Spec,
@@ -206,7 +208,7 @@ func TestCollision(t *testing.T) {
 // Sets that nobody manages and that the selector takes are adopted.
 func TestAdoptsSets(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		_, err := w.c.ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+		_, err := w.c.ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "before", Labels: map[string]string{"app": "web"}},
 			Spec: &appsv1.ReplicaSetSpec{Replicas: proto.Int32(2),
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -231,11 +233,11 @@ func TestAdoptsSets(t *testing.T) {
 // What admission refuses is a condition of the Deployment, that a set cannot be made as that its pods cannot.
 func TestRefusals(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		w.refuse(appsv1.ReplicaSets_Create_FullMethodName)
+		w.refuse(appsv1rpc.ReplicaSets_Create_FullMethodName)
 		w.create(2)
 		time.Sleep(10 * time.Minute)
 		w.wants("0 0 0 0 0 MinimumReplicasUnavailable=False ReplicaSetCreateError=False")
-		if calls := w.refuse(corev1.Pods_Create_FullMethodName); calls > 60 {
+		if calls := w.refuse(corev1rpc.Pods_Create_FullMethodName); calls > 60 {
 			w.Errorf("%d requests in ten minutes", calls)
 		}
 		time.Sleep(2 * time.Minute)

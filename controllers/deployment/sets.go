@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
@@ -22,7 +23,7 @@ func (c *Controller) makeSet(
 	rs := rollout.New(d, old, size)
 	rs.Metadata.OwnerReferences = []*metav1.OwnerReference{owned.Reference(d)}
 	made, err := c.api.ReplicaSets.Create(ctx,
-		&appsv1.CreateReplicaSetRequest{Namespace: rs.Metadata.Namespace, Object: rs})
+		&appsv1rpc.CreateReplicaSetRequest{Namespace: rs.Metadata.Namespace, Object: rs})
 	if apierrors.Is(err, apierrors.AlreadyExists) {
 		return c.taken(ctx, d, rs, err)
 	}
@@ -115,7 +116,7 @@ func (c *Controller) removeSet(ctx context.Context, d *appsv1.Deployment, rs *ap
 func (c *Controller) updateSet(
 	ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet,
 ) (*appsv1.ReplicaSet, error) {
-	out, err := c.api.ReplicaSets.Update(ctx, &appsv1.UpdateReplicaSetRequest{Object: rs})
+	out, err := c.api.ReplicaSets.Update(ctx, &appsv1rpc.UpdateReplicaSetRequest{Object: rs})
 	return c.wroteSet(d, out, err)
 }
 

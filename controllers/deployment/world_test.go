@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -127,7 +128,7 @@ func (w *world) create(n int32, change ...func(*appsv1.DeploymentSpec)) *appsv1.
 	for _, f := range change {
 		f(spec)
 	}
-	d, err := w.c.Deployments.Create(w.Context(), &appsv1.CreateDeploymentRequest{Object: &appsv1.Deployment{
+	d, err := w.c.Deployments.Create(w.Context(), &appsv1rpc.CreateDeploymentRequest{Object: &appsv1.Deployment{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: map[string]string{"team": "a"}},
 		Spec:     spec,
 	}})
@@ -157,7 +158,7 @@ func (w *world) change(f func(*appsv1.Deployment)) {
 	for {
 		d := object.Clone(w.get())
 		f(d)
-		_, err := w.c.Deployments.Update(w.Context(), &appsv1.UpdateDeploymentRequest{Object: d})
+		_, err := w.c.Deployments.Update(w.Context(), &appsv1rpc.UpdateDeploymentRequest{Object: d})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			w.must(err)
 			return

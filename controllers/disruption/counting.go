@@ -11,6 +11,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
@@ -107,7 +108,7 @@ func (c *Controller) write(
 		return false, nil
 	}
 	m := b.GetMetadata()
-	out, err := c.cfg.Client.PodDisruptionBudgets.UpdateStatus(ctx, &policyv1.UpdatePodDisruptionBudgetRequest{
+	out, err := c.cfg.Client.PodDisruptionBudgets.UpdateStatus(ctx, &policyv1rpc.UpdatePodDisruptionBudgetRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(), FieldManager: manager,
 		Object: &policyv1.PodDisruptionBudget{Metadata: m.Shallow(), Spec: b.GetSpec(), Status: s},
 	})

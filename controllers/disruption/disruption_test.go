@@ -8,8 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 	"monoplane.dev/codec/value"
 	rules "monoplane.dev/rules/disruption"
 )
@@ -44,7 +46,7 @@ func TestCounts(t *testing.T) {
 
 		other := proto.CloneOf(w.getPod("web-2"))
 		other.Metadata.Labels["app"] = "db"
-		_, err := w.admin.Pods.Update(t.Context(), &corev1.UpdatePodRequest{Object: other})
+		_, err := w.admin.Pods.Update(t.Context(), &corev1rpc.UpdatePodRequest{Object: other})
 		w.must(err)
 		w.counted("b", "2/1 of 2, 1 allowed, SufficientPods")
 
@@ -163,7 +165,7 @@ func TestDisruptedPods(t *testing.T) {
 		b.Status.DisruptedPods = map[string]*metav1.Time{"web-0": value.Time(time.Now()), "gone": value.Time(time.Now())}
 		b.Status.DisruptionsAllowed = 0
 		_, err := w.admin.PodDisruptionBudgets.UpdateStatus(t.Context(),
-			&policyv1.UpdatePodDisruptionBudgetRequest{Object: b})
+			&policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: b})
 		w.must(err)
 		w.counted("b", "2/1 of 3, 1 allowed, SufficientPods")
 		if d := w.getBudget("b").Status.DisruptedPods; len(d) != 1 || d["web-0"] == nil {
@@ -201,7 +203,7 @@ func TestStaleConditions(t *testing.T) {
 			p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{
 				Type: rules.Target, Status: "True", Reason: reason, LastTransitionTime: value.Time(since),
 			})
-			_, err := w.server.Agent("n1").Pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Object: p})
+			_, err := w.server.Agent("n1").Pods.UpdateStatus(t.Context(), &corev1rpc.UpdatePodRequest{Object: p})
 			w.must(err)
 		}
 		begin := time.Now()

@@ -12,9 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/codec/value"
@@ -87,7 +90,7 @@ func (w *world) create(name string, owner *metav1.OwnerReference) (*corev1.Pod, 
 	if owner != nil {
 		p.Metadata.OwnerReferences = []*metav1.OwnerReference{owner}
 	}
-	return w.admin.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: p})
+	return w.admin.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: p})
 }
 
 func (w *world) ready(p *corev1.Pod, ready bool) *corev1.Pod {
@@ -103,7 +106,7 @@ func (w *world) report(p *corev1.Pod, ready bool) (*corev1.Pod, error) {
 		status = "True"
 	}
 	m := p.Metadata
-	return w.admin.Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	return w.admin.Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Uid: m.Uid},
 		Status: &corev1.PodStatus{Phase: "Running", Conditions: []*corev1.PodCondition{
 			{Type: "Ready", Status: status, LastTransitionTime: value.Time(time.Now())},
@@ -132,7 +135,7 @@ func (w *world) budget(name string, spec *policyv1.PodDisruptionBudgetSpec) {
 	if spec.Selector == nil {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	}
-	_, err := w.admin.PodDisruptionBudgets.Create(w.Context(), &policyv1.CreatePodDisruptionBudgetRequest{
+	_, err := w.admin.PodDisruptionBudgets.Create(w.Context(), &policyv1rpc.CreatePodDisruptionBudgetRequest{
 		Object: &policyv1.PodDisruptionBudget{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: spec,
 		},
@@ -152,7 +155,7 @@ func (w *world) edit(name string, change func(*policyv1.PodDisruptionBudgetSpec)
 	w.Helper()
 	b := proto.CloneOf(w.getBudget(name))
 	change(b.Spec)
-	_, err := w.admin.PodDisruptionBudgets.Update(w.Context(), &policyv1.UpdatePodDisruptionBudgetRequest{Object: b})
+	_, err := w.admin.PodDisruptionBudgets.Update(w.Context(), &policyv1rpc.UpdatePodDisruptionBudgetRequest{Object: b})
 	w.must(err)
 }
 
@@ -199,7 +202,7 @@ func (w *world) replicaSet(name string, replicas int32, of *metav1.OwnerReferenc
 	if of != nil {
 		set.Metadata.OwnerReferences = []*metav1.OwnerReference{of}
 	}
-	out, err := w.admin.ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{Object: set})
+	out, err := w.admin.ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: set})
 	w.must(err)
 	return manager("apps/v1", "ReplicaSet", out.Metadata)
 }
@@ -207,7 +210,7 @@ func (w *world) replicaSet(name string, replicas int32, of *metav1.OwnerReferenc
 func (w *world) deployment(name string, replicas int32) *metav1.OwnerReference {
 	w.Helper()
 	labels := map[string]string{"app": "web"}
-	out, err := w.admin.Deployments.Create(w.Context(), &appsv1.CreateDeploymentRequest{Object: &appsv1.Deployment{
+	out, err := w.admin.Deployments.Create(w.Context(), &appsv1rpc.CreateDeploymentRequest{Object: &appsv1.Deployment{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: &appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
@@ -232,7 +235,7 @@ func manager(version, kind string, m *metav1.ObjectMeta) *metav1.OwnerReference 
 
 // evict asks for an eviction, and returns what the server says about it: nothing when it is permitted.
 func (w *world) evict(name string) string {
-	_, err := w.admin.Pods.Evict(w.Context(), &corev1.EvictPodRequest{Namespace: "default", Name: name,
+	_, err := w.admin.Pods.Evict(w.Context(), &corev1rpc.EvictPodRequest{Namespace: "default", Name: name,
 		Object: &policyv1.Eviction{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}}})
 	if err == nil {
 		return ""

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -202,11 +203,11 @@ func (c *Controller) write(ctx context.Context, e *corev1.Endpoints, exists bool
 	var out *corev1.Endpoints
 	var err error
 	if exists {
-		out, err = c.cfg.Client.Endpoints.Update(ctx, &corev1.UpdateEndpointsRequest{
+		out, err = c.cfg.Client.Endpoints.Update(ctx, &corev1rpc.UpdateEndpointsRequest{
 			Namespace: m.GetNamespace(), Name: m.GetName(), Object: e, FieldManager: manager,
 		})
 	} else {
-		out, err = c.cfg.Client.Endpoints.Create(ctx, &corev1.CreateEndpointsRequest{
+		out, err = c.cfg.Client.Endpoints.Create(ctx, &corev1rpc.CreateEndpointsRequest{
 			Namespace: m.GetNamespace(), Object: e, FieldManager: manager,
 		})
 	}

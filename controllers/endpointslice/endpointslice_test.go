@@ -15,7 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -60,7 +62,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 		})
 		for i, zone := range []string{"a", "b"} {
 			name := fmt.Sprint("n", i+1)
-			_, err := w.server.Agent(name).Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+			_, err := w.server.Agent(name).Nodes.Create(t.Context(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
 				Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": zone}},
 			}})
 			w.must(err)
@@ -114,7 +116,7 @@ func (w *world) service(change func(*corev1.Service)) *corev1.Service {
 	if change != nil {
 		change(s)
 	}
-	out, err := w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Namespace: "ns", Object: s})
+	out, err := w.c.Services.Create(w.Context(), &corev1rpc.CreateServiceRequest{Namespace: "ns", Object: s})
 	w.must(err)
 	return out
 }
@@ -126,7 +128,7 @@ func (w *world) changeService(change func(*corev1.Service)) {
 	w.must(err)
 	s = object.Clone(s)
 	change(s)
-	_, err = w.c.Services.Update(w.Context(), &corev1.UpdateServiceRequest{Namespace: "ns", Object: s})
+	_, err = w.c.Services.Update(w.Context(), &corev1rpc.UpdateServiceRequest{Namespace: "ns", Object: s})
 	w.must(err)
 }
 
@@ -146,7 +148,7 @@ func (w *world) pod(number int, change ...func(*corev1.Pod)) {
 	for _, f := range change {
 		f(p)
 	}
-	_, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+	_, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 	w.must(err)
 	w.status(number, func(s *corev1.PodStatus) {
 		ip := fmt.Sprintf("10.0.%d.%d", number/250, number%250+1)
@@ -161,7 +163,8 @@ func (w *world) status(number int, change func(*corev1.PodStatus)) {
 	w.must(err)
 	p = object.Clone(p)
 	change(p.Status)
-	_, err = w.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: p})
+	_, err = w.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(w.Context(),
+		&corev1rpc.UpdatePodRequest{Object: p})
 	w.must(err)
 }
 
@@ -306,7 +309,7 @@ func TestEndpointsFollowNodes(t *testing.T) {
 		w.must(err)
 		n = object.Clone(n)
 		n.Metadata.Labels["topology.kubernetes.io/zone"] = "c"
-		_, err = w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Object: n})
+		_, err = w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Object: n})
 		w.must(err)
 		if e := w.list()[0].GetEndpoints()[0]; e.GetZone() != "c" {
 			t.Errorf("the zone is %q after the node moved", e.GetZone())
@@ -413,7 +416,8 @@ func TestSlicesAreRepaired(t *testing.T) {
 		w.pod(1)
 		s := object.Clone(w.list()[0])
 		s.Endpoints = nil
-		_, err := w.c.EndpointSlices.Update(w.Context(), &discoveryv1.UpdateEndpointSliceRequest{Namespace: "ns", Object: s})
+		_, err := w.c.EndpointSlices.Update(w.Context(),
+			&discoveryv1rpc.UpdateEndpointSliceRequest{Namespace: "ns", Object: s})
 		w.must(err)
 		w.expect("p1 10.0.0.2:8080 rs")
 		_, err = w.c.EndpointSlices.Delete(w.Context(),

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -78,7 +79,7 @@ func (w *world) must(err error) {
 
 func (w *world) service(selector map[string]string) {
 	w.Helper()
-	_, err := w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Namespace: "ns", Object: &corev1.Service{
+	_, err := w.c.Services.Create(w.Context(), &corev1rpc.CreateServiceRequest{Namespace: "ns", Object: &corev1.Service{
 		Metadata: &metav1.ObjectMeta{Name: "web", Namespace: "ns", Labels: map[string]string{"a": "b"}},
 		Spec: &corev1.ServiceSpec{
 			Selector: selector, ClusterIP: "None", IpFamilies: []string{"IPv4"},
@@ -93,7 +94,7 @@ func (w *world) service(selector map[string]string) {
 func (w *world) pod(number int) {
 	w.Helper()
 	name := fmt.Sprint("p", number)
-	p, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	p, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"app": "web"}},
 		Spec:     &corev1.PodSpec{NodeName: "n", Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
 	}})
@@ -102,7 +103,7 @@ func (w *world) pod(number int) {
 	ip := fmt.Sprintf("10.0.%d.%d", number/200, number%200+1)
 	p.Status = &corev1.PodStatus{Phase: "Running", PodIP: ip, PodIPs: []*corev1.PodIP{{Ip: ip}},
 		Conditions: []*corev1.PodCondition{{Type: "Ready", Status: "True"}}}
-	_, err = w.server.Agent("n").Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: p})
+	_, err = w.server.Agent("n").Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: p})
 	w.must(err)
 }
 
@@ -210,7 +211,7 @@ func TestEndpointsAreCopiedToSlices(t *testing.T) {
 				Ports:             []*corev1.EndpointPort{{Port: 5432}},
 			}},
 		}
-		e, err := w.c.Endpoints.Create(w.Context(), &corev1.CreateEndpointsRequest{Namespace: "ns", Object: written})
+		e, err := w.c.Endpoints.Create(w.Context(), &corev1rpc.CreateEndpointsRequest{Namespace: "ns", Object: written})
 		w.must(err)
 		if got := w.slices(); got != "" {
 			t.Errorf("copied without a service: %s", got)
@@ -233,14 +234,14 @@ func TestEndpointsAreCopiedToSlices(t *testing.T) {
 		e = object.Clone(e)
 		e.Subsets[0].Addresses = e.Subsets[0].Addresses[:1]
 		e.Subsets[0].NotReadyAddresses = nil
-		e, err = w.c.Endpoints.Update(w.Context(), &corev1.UpdateEndpointsRequest{Namespace: "ns", Object: e})
+		e, err = w.c.Endpoints.Update(w.Context(), &corev1rpc.UpdateEndpointsRequest{Namespace: "ns", Object: e})
 		w.must(err)
 		if got := w.slices(); got != "IPv4 10.1.1.1:5432 true" {
 			t.Errorf("slices after a change: %q", got)
 		}
 		e = object.Clone(e)
 		e.Metadata.Labels = map[string]string{"endpointslice.kubernetes.io/skip-mirror": "true"}
-		_, err = w.c.Endpoints.Update(w.Context(), &corev1.UpdateEndpointsRequest{Namespace: "ns", Object: e})
+		_, err = w.c.Endpoints.Update(w.Context(), &corev1rpc.UpdateEndpointsRequest{Namespace: "ns", Object: e})
 		w.must(err)
 		if got := w.slices(); got != "" {
 			t.Errorf("copied although it is not wanted: %q", got)
@@ -256,7 +257,7 @@ func TestCopiesHaveALimit(t *testing.T) {
 		for i := range 1003 {
 			s.Addresses = append(s.Addresses, &corev1.EndpointAddress{Ip: fmt.Sprintf("10.1.%d.%d", i/200, i%200+1)})
 		}
-		_, err := w.c.Endpoints.Create(w.Context(), &corev1.CreateEndpointsRequest{
+		_, err := w.c.Endpoints.Create(w.Context(), &corev1rpc.CreateEndpointsRequest{
 			Namespace: "ns", Object: &corev1.Endpoints{
 				Metadata: &metav1.ObjectMeta{Name: "web", Namespace: "ns"}, Subsets: []*corev1.EndpointSubset{s},
 			},

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -137,7 +138,7 @@ func (c *Controller) create(ctx context.Context, p *corev1.Pod, claim string) er
 		return nil
 	}
 	t := v.GetVolumeSource().GetEphemeral().GetVolumeClaimTemplate()
-	_, err := c.cfg.Client.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{
+	_, err := c.cfg.Client.PersistentVolumeClaims.Create(ctx, &corev1rpc.CreatePersistentVolumeClaimRequest{
 		Namespace: m.GetNamespace(),
 		Object: &corev1.PersistentVolumeClaim{
 			Metadata: &metav1.ObjectMeta{

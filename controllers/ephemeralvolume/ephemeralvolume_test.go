@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -47,7 +48,7 @@ func TestClaimsComeAndGoWithTheirPods(t *testing.T) {
 		c := server.Admin()
 		server.Namespaces(t, "ns")
 		create := func(p *corev1.Pod) *corev1.Pod {
-			made, err := c.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+			made, err := c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +76,7 @@ func TestClaimsComeAndGoWithTheirPods(t *testing.T) {
 		unprotect := func(o *corev1.PersistentVolumeClaim) {
 			o = proto.CloneOf(o)
 			o.Metadata.Finalizers = nil
-			_, err := c.PersistentVolumeClaims.Update(t.Context(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+			_, err := c.PersistentVolumeClaims.Update(t.Context(), &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +112,7 @@ func TestClaimsComeAndGoWithTheirPods(t *testing.T) {
 		}
 
 		// What was not made for a pod stays, whatever its name.
-		_, err = c.PersistentVolumeClaims.Create(t.Context(), &corev1.CreatePersistentVolumeClaimRequest{
+		_, err = c.PersistentVolumeClaims.Create(t.Context(), &corev1rpc.CreatePersistentVolumeClaimRequest{
 			Object: &corev1.PersistentVolumeClaim{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "other-scratch"},
 				Spec: spec()}})
 		if err != nil {

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
+	autoscalingv1rpc "monoplane.dev/api/autoscaling/v1/rpc"
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
@@ -46,7 +49,7 @@ func TestBackground(t *testing.T) {
 func TestOwnerNamedInAnotherVersion(t *testing.T) {
 	inWorld(t, func(w *world) {
 		owner, err := w.c.HorizontalPodAutoscalersV1.Create(w.Context(),
-			&autoscalingv1.CreateHorizontalPodAutoscalerRequest{Object: &autoscalingv1.HorizontalPodAutoscaler{
+			&autoscalingv1rpc.CreateHorizontalPodAutoscalerRequest{Object: &autoscalingv1.HorizontalPodAutoscaler{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "owner"},
 				Spec: &autoscalingv1.HorizontalPodAutoscalerSpec{
 					ScaleTargetRef: &autoscalingv1.CrossVersionObjectReference{
@@ -230,7 +233,7 @@ func TestInvalidReferences(t *testing.T) {
 		unknown := w.configMap("unknown", &metav1.OwnerReference{ApiVersion: "example.com/v1", Kind: "Widget", Name: "w",
 			Uid: "u"}, &metav1.OwnerReference{ApiVersion: "v1", Kind: "ConfigMap", Name: "none", Uid: "u"})
 		yes := w.node("n1")
-		_, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+		_, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
 			Metadata: &metav1.ObjectMeta{Name: "n2", OwnerReferences: []*metav1.OwnerReference{ref(elsewhere)}}}})
 		w.must(err)
 		cluster, err := w.c.Nodes.Get(w.Context(), &metav1.GetRequest{Name: "n2"})
@@ -238,7 +241,7 @@ func TestInvalidReferences(t *testing.T) {
 		abroad := w.configMap("abroad", ref(elsewhere))
 		solid := w.configMap("solid", ref(elsewhere), ref(yes))
 		blocked := w.configMap("blocked")
-		_, err = w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+		_, err = w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
 			Metadata: &metav1.ObjectMeta{Name: "n3", OwnerReferences: []*metav1.OwnerReference{ref(blocked, "block")}}}})
 		w.must(err)
 		w.settle()
@@ -275,7 +278,7 @@ func TestBlockedByUID(t *testing.T) {
 		owner := w.node("owner")
 		wrong := ref(owner, "block")
 		wrong.ApiVersion, wrong.Kind = "coordination.k8s.io/v1", "Lease"
-		dependent, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+		dependent, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
 			Metadata: &metav1.ObjectMeta{Name: "dependent", OwnerReferences: []*metav1.OwnerReference{wrong}}}})
 		w.must(err)
 		w.remove(owner, "Foreground")
@@ -330,7 +333,7 @@ func TestCycles(t *testing.T) {
 func TestKinds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		secret := func(name string, owners ...*metav1.OwnerReference) *corev1.Secret {
-			o, err := w.c.Secrets.Create(w.Context(), &corev1.CreateSecretRequest{Object: &corev1.Secret{
+			o, err := w.c.Secrets.Create(w.Context(), &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners},
 				Data:     map[string][]byte{"k": []byte("v")}}})
 			w.must(err)
@@ -360,13 +363,13 @@ func TestKinds(t *testing.T) {
 		}
 
 		node := w.node("n1")
-		namespace, err := w.c.Namespaces.Create(w.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+		namespace, err := w.c.Namespaces.Create(w.Context(), &corev1rpc.CreateNamespaceRequest{Object: &corev1.Namespace{
 			Metadata: &metav1.ObjectMeta{Name: "owned", OwnerReferences: []*metav1.OwnerReference{ref(node)}}}})
 		w.must(err)
-		lease, err := w.c.Leases.Create(w.Context(), &coordinationv1.CreateLeaseRequest{Object: &coordinationv1.Lease{
+		lease, err := w.c.Leases.Create(w.Context(), &coordinationv1rpc.CreateLeaseRequest{Object: &coordinationv1.Lease{
 			Metadata: &metav1.ObjectMeta{Name: "l", Namespace: "ns", OwnerReferences: []*metav1.OwnerReference{ref(node)}}}})
 		w.must(err)
-		account, err := w.c.ServiceAccounts.Create(w.Context(), &corev1.CreateServiceAccountRequest{
+		account, err := w.c.ServiceAccounts.Create(w.Context(), &corev1rpc.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Name: "a", Namespace: "ns",
 				OwnerReferences: []*metav1.OwnerReference{ref(lease)}}}})
 		w.must(err)
@@ -388,7 +391,7 @@ func TestFailures(t *testing.T) {
 		down.Store(true)
 		w.server.React(func(_ context.Context, method string, req any) error {
 			get, ok := req.(*metav1.GetRequest)
-			if ok && down.Load() && method == corev1.ConfigMaps_Get_FullMethodName && get.Name == "owner" {
+			if ok && down.Load() && method == corev1rpc.ConfigMaps_Get_FullMethodName && get.Name == "owner" {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -414,7 +417,7 @@ func TestDependentThatIsReplaced(t *testing.T) {
 		var replaced *corev1.ConfigMap
 		w.server.React(func(_ context.Context, method string, req any) error {
 			p, ok := req.(*metav1.PatchRequest)
-			if ok && method == corev1.ConfigMaps_Patch_FullMethodName && p.Name == "child" && replaced == nil {
+			if ok && method == corev1rpc.ConfigMaps_Patch_FullMethodName && p.Name == "child" && replaced == nil {
 				w.remove(child, "")
 				replaced = w.configMap("child")
 			}
@@ -441,7 +444,7 @@ func TestRestlessDependents(t *testing.T) {
 		var changed atomic.Bool
 		w.server.React(func(_ context.Context, method string, req any) error {
 			d, ok := req.(*metav1.DeleteRequest)
-			if !ok || method != corev1.ConfigMaps_Delete_FullMethodName || d.GetOptions().GetPreconditions() == nil {
+			if !ok || method != corev1rpc.ConfigMaps_Delete_FullMethodName || d.GetOptions().GetPreconditions() == nil {
 				return nil
 			}
 			switch d.Name {
@@ -471,13 +474,13 @@ func TestOwnerThatWasNeverSeen(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if down.Load() && method == corev1.Secrets_Watch_FullMethodName {
+			if down.Load() && method == corev1rpc.Secrets_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
 		})
 		w.server.Cut()
-		owner, err := w.c.Secrets.Create(w.Context(), &corev1.CreateSecretRequest{Object: &corev1.Secret{
+		owner, err := w.c.Secrets.Create(w.Context(), &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "owner"}}})
 		w.must(err)
 		child := w.configMap("child", ref(owner))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
@@ -249,15 +250,15 @@ func (h *history) step() {
 		var err error
 		switch h.n(8) {
 		case 0, 1, 2:
-			made, err = h.c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: m}})
+			made, err = h.c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: m}})
 		case 3, 4:
-			made, err = h.c.Secrets.Create(ctx, &corev1.CreateSecretRequest{Object: &corev1.Secret{Metadata: m}})
+			made, err = h.c.Secrets.Create(ctx, &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{Metadata: m}})
 		case 5, 6:
-			made, err = h.c.Pods.Create(ctx, &corev1.CreatePodRequest{Object: &corev1.Pod{Metadata: m,
+			made, err = h.c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: &corev1.Pod{Metadata: m,
 				Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}}}})
 		default:
 			m.Namespace = ""
-			made, err = h.c.Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: m}})
+			made, err = h.c.Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: m}})
 		}
 		if err == nil {
 			h.made = append(h.made, made)
@@ -287,7 +288,7 @@ func (h *history) step() {
 		}
 		now = object.Clone(now)
 		now.Metadata.OwnerReferences = h.references()
-		_, _ = h.c.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{Object: now})
+		_, _ = h.c.ConfigMaps.Update(ctx, &corev1rpc.UpdateConfigMapRequest{Object: now})
 	default:
 		if m := h.get2(o); slices.Contains(m.GetFinalizers(), hold) {
 			h.setFinalizers(o, slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == hold }))

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/api/services"
 	"monoplane.dev/apierrors"
@@ -136,7 +137,7 @@ func split(name string) (namespace, rest string) {
 func (w *world) configMap(name string, owners ...*metav1.OwnerReference) *corev1.ConfigMap {
 	w.Helper()
 	ns, name := split(name)
-	o, err := w.c.ConfigMaps.Create(context.Background(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+	o, err := w.c.ConfigMaps.Create(context.Background(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Namespace: ns, Name: name, OwnerReferences: owners}}})
 	w.must(err)
 	return o
@@ -144,7 +145,7 @@ func (w *world) configMap(name string, owners ...*metav1.OwnerReference) *corev1
 
 func (w *world) pod(name, node string, owners ...*metav1.OwnerReference) *corev1.Pod {
 	w.Helper()
-	o, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+	o, err := w.c.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners},
 		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "c", Image: "host"}}}}})
 	w.must(err)
@@ -153,7 +154,7 @@ func (w *world) pod(name, node string, owners ...*metav1.OwnerReference) *corev1
 
 func (w *world) node(name string) *corev1.Node {
 	w.Helper()
-	o, err := w.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{
+	o, err := w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{
 		Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}})
 	w.must(err)
 	return o

@@ -9,9 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 	"monoplane.dev/object"
 )
 
@@ -60,7 +63,7 @@ func TestRequestsFollowObjects(t *testing.T) {
 			slice = object.Clone(slice)
 			slice.Endpoints = step.endpoints
 			w.listen("10.0.0.3", "web")
-			slice, err = w.c.EndpointSlices.Update(w.Context(), &discoveryv1.UpdateEndpointSliceRequest{
+			slice, err = w.c.EndpointSlices.Update(w.Context(), &discoveryv1rpc.UpdateEndpointSliceRequest{
 				Namespace: "ns", Name: "web-1", Object: slice})
 			w.must(err)
 			w.settle()
@@ -68,7 +71,7 @@ func TestRequestsFollowObjects(t *testing.T) {
 		}
 
 		// The Ingress becomes somebody else's, and is deleted.
-		_, err = w.c.IngressClasses.Create(w.Context(), &networkingv1.CreateIngressClassRequest{
+		_, err = w.c.IngressClasses.Create(w.Context(), &networkingv1rpc.CreateIngressClassRequest{
 			Object: &networkingv1.IngressClass{Metadata: &metav1.ObjectMeta{Name: "theirs"},
 				Spec: &networkingv1.IngressClassSpec{Controller: "example.com/theirs"}}})
 		w.must(err)
@@ -77,7 +80,7 @@ func TestRequestsFollowObjects(t *testing.T) {
 			w.must(err)
 			live = object.Clone(live)
 			live.Spec.IngressClassName = proto.String(class)
-			_, err = w.c.Ingresses.Update(w.Context(), &networkingv1.UpdateIngressRequest{
+			_, err = w.c.Ingresses.Update(w.Context(), &networkingv1rpc.UpdateIngressRequest{
 				Namespace: "ns", Name: "one", Object: live})
 			w.must(err)
 			w.settle()
@@ -160,7 +163,7 @@ func TestConflictsAndRefusals(t *testing.T) {
 			rule("a.example", "/ns", "web"), rule("b.example", "/", "named"), bucket,
 		}})
 		w.ingress("ns", "newest", &networkingv1.IngressSpec{Rules: []*networkingv1.IngressRule{all}})
-		_, err := w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Object: &corev1.Service{
+		_, err := w.c.Services.Create(w.Context(), &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "named"},
 			Spec:     &corev1.ServiceSpec{Type: "ExternalName", ExternalName: "localhost"},
 		}})
@@ -195,7 +198,7 @@ func TestClasses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.service("ns", "web", "10.0.0.1")
 		for name, of := range map[string]string{"mine": "monoplane.dev/ingress", "theirs": "example.com/other"} {
-			_, err := w.c.IngressClasses.Create(w.Context(), &networkingv1.CreateIngressClassRequest{
+			_, err := w.c.IngressClasses.Create(w.Context(), &networkingv1rpc.CreateIngressClassRequest{
 				Object: &networkingv1.IngressClass{
 					Metadata: &metav1.ObjectMeta{Name: name}, Spec: &networkingv1.IngressClassSpec{Controller: of},
 				}})
@@ -213,7 +216,7 @@ func TestClasses(t *testing.T) {
 				} else {
 					i.Spec.IngressClassName = proto.String(class)
 				}
-				_, err := w.c.Ingresses.Create(w.Context(), &networkingv1.CreateIngressRequest{Object: i})
+				_, err := w.c.Ingresses.Create(w.Context(), &networkingv1rpc.CreateIngressRequest{Object: i})
 				w.must(err)
 				w.settle()
 				want := "404"
@@ -235,14 +238,14 @@ func TestRestart(t *testing.T) {
 		w.must(err)
 		class = object.Clone(class)
 		class.Metadata.Annotations = nil
-		_, err = w.c.IngressClasses.Update(w.Context(), &networkingv1.UpdateIngressClassRequest{
+		_, err = w.c.IngressClasses.Update(w.Context(), &networkingv1rpc.UpdateIngressClassRequest{
 			Name: "monoplane", Object: class})
 		w.must(err)
 		live, err := w.c.Ingresses.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "one"})
 		w.must(err)
 		live = object.Clone(live)
 		live.Status.LoadBalancer.Ingress = []*networkingv1.IngressLoadBalancerIngress{{Ip: "192.0.2.9"}}
-		_, err = w.c.Ingresses.UpdateStatus(w.Context(), &networkingv1.UpdateIngressRequest{
+		_, err = w.c.Ingresses.UpdateStatus(w.Context(), &networkingv1rpc.UpdateIngressRequest{
 			Namespace: "ns", Name: "one", Object: live})
 		w.must(err)
 		w.stop()

@@ -12,6 +12,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/controller"
@@ -55,7 +56,7 @@ func (c *Controller) createClass(ctx context.Context) error {
 	if !c.anyDefault() {
 		class.Metadata.Annotations = map[string]string{defaultClass: "true"}
 	}
-	_, err := c.cfg.Client.IngressClasses.Create(ctx, &networkingv1.CreateIngressClassRequest{Object: class})
+	_, err := c.cfg.Client.IngressClasses.Create(ctx, &networkingv1rpc.CreateIngressClassRequest{Object: class})
 	if apierrors.Is(err, apierrors.AlreadyExists) {
 		return nil
 	}
@@ -75,7 +76,7 @@ func (c *Controller) writeStatus(ctx context.Context, k cache.Key) (time.Duratio
 	}
 	next := object.Clone(i)
 	next.Status = &networkingv1.IngressStatus{LoadBalancer: &networkingv1.IngressLoadBalancerStatus{Ingress: want}}
-	_, err := c.cfg.Client.Ingresses.UpdateStatus(ctx, &networkingv1.UpdateIngressRequest{
+	_, err := c.cfg.Client.Ingresses.UpdateStatus(ctx, &networkingv1rpc.UpdateIngressRequest{
 		Namespace: k.Namespace, Name: k.Name, Object: next,
 	})
 	if apierrors.Is(err, apierrors.NotFound) {

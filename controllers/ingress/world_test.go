@@ -21,9 +21,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
@@ -162,7 +165,7 @@ func (w *world) end() {
 // service makes a Service with port 80, named http, and endpoints that answer with their name and address.
 func (w *world) service(namespace, name string, addresses ...string) {
 	w.Helper()
-	_, err := w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Object: &corev1.Service{
+	_, err := w.c.Services.Create(w.Context(), &corev1rpc.CreateServiceRequest{Object: &corev1.Service{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:     &corev1.ServiceSpec{Ports: []*corev1.ServicePort{{Name: "http", Port: 80, Protocol: "TCP"}}},
 	}})
@@ -177,7 +180,7 @@ func (w *world) service(namespace, name string, addresses ...string) {
 		slice.Endpoints = append(slice.Endpoints, &discoveryv1.Endpoint{Addresses: []string{a}})
 		w.listen(a, name)
 	}
-	_, err = w.c.EndpointSlices.Create(w.Context(), &discoveryv1.CreateEndpointSliceRequest{Object: slice})
+	_, err = w.c.EndpointSlices.Create(w.Context(), &discoveryv1rpc.CreateEndpointSliceRequest{Object: slice})
 	w.must(err)
 }
 
@@ -208,7 +211,7 @@ func backend(service string) *networkingv1.IngressBackend {
 
 func (w *world) ingress(namespace, name string, spec *networkingv1.IngressSpec) *networkingv1.Ingress {
 	w.Helper()
-	i, err := w.c.Ingresses.Create(w.Context(), &networkingv1.CreateIngressRequest{Object: &networkingv1.Ingress{
+	i, err := w.c.Ingresses.Create(w.Context(), &networkingv1rpc.CreateIngressRequest{Object: &networkingv1.Ingress{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec,
 	}})
 	w.must(err)
@@ -281,10 +284,10 @@ func (w *world) secret(name string) *x509.Certificate {
 			"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		}}
 	if _, err := w.c.Secrets.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: name}); err == nil {
-		_, err = w.c.Secrets.Update(w.Context(), &corev1.UpdateSecretRequest{Namespace: "ns", Name: name, Object: s})
+		_, err = w.c.Secrets.Update(w.Context(), &corev1rpc.UpdateSecretRequest{Namespace: "ns", Name: name, Object: s})
 		w.must(err)
 	} else {
-		_, err = w.c.Secrets.Create(w.Context(), &corev1.CreateSecretRequest{Object: s})
+		_, err = w.c.Secrets.Create(w.Context(), &corev1rpc.CreateSecretRequest{Object: s})
 		w.must(err)
 	}
 	w.settle()

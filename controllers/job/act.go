@@ -23,6 +23,7 @@ import (
 	"monoplane.dev/rules/phase"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -367,7 +368,7 @@ func (c *Controller) write(
 ) (*batchv1.Job, error) {
 	next := job.Shallow()
 	next.Status = status
-	out, err := c.api.Jobs.UpdateStatus(ctx, &batchv1.UpdateJobRequest{Object: next})
+	out, err := c.api.Jobs.UpdateStatus(ctx, &batchv1rpc.UpdateJobRequest{Object: next})
 	if err != nil {
 		return job, fmt.Errorf("write the status of Job %s/%s: %w", job.GetMetadata().GetNamespace(),
 			job.GetMetadata().GetName(), err)

@@ -30,7 +30,9 @@ import (
 	"monoplane.dev/rules/phase"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -156,8 +158,8 @@ func (h *history) chance(n int) bool {
 // written says whether a method is one by which the controller changes something.
 func written(method string) bool {
 	switch method {
-	case corev1.Pods_Create_FullMethodName, corev1.Pods_Patch_FullMethodName, corev1.Pods_Delete_FullMethodName,
-		batchv1.Jobs_UpdateStatus_FullMethodName:
+	case corev1rpc.Pods_Create_FullMethodName, corev1rpc.Pods_Patch_FullMethodName, corev1rpc.Pods_Delete_FullMethodName,
+		batchv1rpc.Jobs_UpdateStatus_FullMethodName:
 		return true
 	default:
 		return false
@@ -230,12 +232,12 @@ func (h *history) run(ctx context.Context) {
 // latePods and lateJobs deliver their events late.
 type (
 	latePods struct {
-		corev1.PodsClient
+		corev1rpc.PodsClient
 
 		h *history
 	}
 	lateJobs struct {
-		batchv1.JobsClient
+		batchv1rpc.JobsClient
 
 		h *history
 	}
@@ -248,16 +250,16 @@ type (
 
 func (c latePods) Watch(
 	ctx context.Context, req *metav1.WatchRequest, opts ...grpc.CallOption,
-) (grpc.ServerStreamingClient[corev1.PodEvents], error) {
+) (grpc.ServerStreamingClient[corev1rpc.PodEvents], error) {
 	s, err := c.PodsClient.Watch(ctx, req, opts...)
-	return late[corev1.PodEvents]{s, c.h}, err
+	return late[corev1rpc.PodEvents]{s, c.h}, err
 }
 
 func (c lateJobs) Watch(
 	ctx context.Context, req *metav1.WatchRequest, opts ...grpc.CallOption,
-) (grpc.ServerStreamingClient[batchv1.JobEvents], error) {
+) (grpc.ServerStreamingClient[batchv1rpc.JobEvents], error) {
 	s, err := c.JobsClient.Watch(ctx, req, opts...)
-	return late[batchv1.JobEvents]{s, c.h}, err
+	return late[batchv1rpc.JobEvents]{s, c.h}, err
 }
 
 func (s late[T]) Recv() (*T, error) {

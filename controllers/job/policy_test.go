@@ -15,6 +15,7 @@ import (
 
 	batchv1 "monoplane.dev/api/batch/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -36,7 +37,7 @@ func (w *world) fail(index string, code int32, disrupted bool) {
 			p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{Type: "DisruptionTarget", Status: "True"})
 		}
 		api := w.server.Agent(p.GetSpec().GetNodeName())
-		_, err := api.Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
+		_, err := api.Pods.UpdateStatus(context.Background(), &corev1rpc.UpdatePodRequest{Object: p})
 		if !apierrors.Is(err, apierrors.NotFound) {
 			w.must(err)
 		}

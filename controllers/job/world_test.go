@@ -25,6 +25,7 @@ import (
 	"monoplane.dev/rules/jobs"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -101,7 +102,7 @@ func (w *world) create(change func(*batchv1.JobSpec)) *batchv1.Job {
 		}}},
 	}
 	change(j.Spec)
-	out, err := w.c.Jobs.Create(w.Context(), &batchv1.CreateJobRequest{Namespace: "ns", Object: j})
+	out, err := w.c.Jobs.Create(w.Context(), &batchv1rpc.CreateJobRequest{Namespace: "ns", Object: j})
 	w.must(err)
 	return out
 }
@@ -120,7 +121,7 @@ func (w *world) update(change func(*batchv1.JobSpec)) {
 	for {
 		j := object.Clone(w.get())
 		change(j.Spec)
-		_, err := w.c.Jobs.Update(w.Context(), &batchv1.UpdateJobRequest{Object: j})
+		_, err := w.c.Jobs.Update(w.Context(), &batchv1rpc.UpdateJobRequest{Object: j})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			w.must(err)
 			return

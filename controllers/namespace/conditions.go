@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
@@ -103,7 +104,7 @@ func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remain
 	if !changed {
 		return ns, nil
 	}
-	out, err := c.cfg.Client.Namespaces.UpdateStatus(ctx, &corev1.UpdateNamespaceRequest{
+	out, err := c.cfg.Client.Namespaces.UpdateStatus(ctx, &corev1rpc.UpdateNamespaceRequest{
 		Name: ns.GetMetadata().GetName(), Object: n, FieldManager: fieldManager,
 	})
 	if apierrors.Is(err, apierrors.NotFound) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -152,7 +153,7 @@ func (c *Controller) restore(ctx context.Context, name string) error {
 	if !builtin.Namespace(name) {
 		return nil
 	}
-	_, err := c.cfg.Client.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
+	_, err := c.cfg.Client.Namespaces.Create(ctx, &corev1rpc.CreateNamespaceRequest{
 		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}, FieldManager: fieldManager,
 	})
 	if err == nil {
@@ -168,7 +169,7 @@ func (c *Controller) restore(ctx context.Context, name string) error {
 func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	done := object.Clone(ns)
 	done.Spec.Finalizers = slices.DeleteFunc(done.Spec.Finalizers, func(f string) bool { return f == finalizer })
-	_, err := c.cfg.Client.Namespaces.Finalize(ctx, &corev1.UpdateNamespaceRequest{
+	_, err := c.cfg.Client.Namespaces.Finalize(ctx, &corev1rpc.UpdateNamespaceRequest{
 		Name: ns.GetMetadata().GetName(), Object: done, FieldManager: fieldManager,
 	})
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -59,7 +60,7 @@ func (w *world) must(_ any, err error) {
 
 func (w *world) pod(name, node string, finalizers ...string) {
 	w.Helper()
-	w.must(w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	w.must(w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Finalizers: finalizers},
 		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}}))
@@ -96,10 +97,11 @@ func (w *world) condition(kind string) string {
 func TestEmptiesInOrderAndGracefully(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pod("a", "n1")
-		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1.CreateConfigMapRequest{Namespace: "ns", Object: &corev1.ConfigMap{
-			Metadata: &metav1.ObjectMeta{Name: "cm"},
-		}}))
-		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1.CreateConfigMapRequest{Namespace: "other",
+		w.must(w.c.ConfigMaps.Create(w.Context(),
+			&corev1rpc.CreateConfigMapRequest{Namespace: "ns", Object: &corev1.ConfigMap{
+				Metadata: &metav1.ObjectMeta{Name: "cm"},
+			}}))
+		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1rpc.CreateConfigMapRequest{Namespace: "other",
 			Object: &corev1.ConfigMap{
 				Metadata: &metav1.ObjectMeta{Name: "cm"},
 			}}))
@@ -138,7 +140,7 @@ func TestNeverForces(t *testing.T) {
 		w.server.React(func(_ context.Context, method string, req any) error {
 			switch r := req.(type) {
 			case *metav1.DeleteRequest:
-				if method != corev1.Namespaces_Delete_FullMethodName {
+				if method != corev1rpc.Namespaces_Delete_FullMethodName {
 					w.Errorf("%s %v", method, r)
 				}
 			case *metav1.DeleteCollectionRequest:
@@ -158,13 +160,13 @@ func TestNeverForces(t *testing.T) {
 			w.Errorf("condition %q", got)
 		}
 		// It waits without writing the same conditions over and over, and without deleting again.
-		writes := w.server.Calls(corev1.Namespaces_UpdateStatus_FullMethodName)
-		deletes := w.server.Calls(corev1.Pods_DeleteCollection_FullMethodName)
+		writes := w.server.Calls(corev1rpc.Namespaces_UpdateStatus_FullMethodName)
+		deletes := w.server.Calls(corev1rpc.Pods_DeleteCollection_FullMethodName)
 		time.Sleep(10 * time.Minute)
-		if n := w.server.Calls(corev1.Namespaces_UpdateStatus_FullMethodName); n != writes {
+		if n := w.server.Calls(corev1rpc.Namespaces_UpdateStatus_FullMethodName); n != writes {
 			w.Errorf("%d more status writes", n-writes)
 		}
-		if n := w.server.Calls(corev1.Pods_DeleteCollection_FullMethodName); n != deletes {
+		if n := w.server.Calls(corev1rpc.Pods_DeleteCollection_FullMethodName); n != deletes {
 			w.Errorf("%d more deletions", n-deletes)
 		}
 	})
@@ -175,7 +177,7 @@ func TestFailuresAreReportedAndRetried(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pod("a", "")
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_DeleteCollection_FullMethodName {
+			if method == corev1rpc.Pods_DeleteCollection_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "the server is tired")
 			}
 			return nil
@@ -199,7 +201,7 @@ func TestLeavesOthersAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pod("a", "n1")
 		time.Sleep(time.Minute)
-		if w.server.Calls(corev1.Pods_DeleteCollection_FullMethodName) != 0 {
+		if w.server.Calls(corev1rpc.Pods_DeleteCollection_FullMethodName) != 0 {
 			w.Error("emptied a namespace that nobody deleted")
 		}
 	})

@@ -27,6 +27,7 @@ import (
 	"monoplane.dev/rules/podrange"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -141,7 +142,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	c.mu.Lock()
 	c.tried[name] = parts
 	c.mu.Unlock()
-	written, err := c.api.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Object: node})
+	written, err := c.api.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Object: node})
 	if apierrors.Is(err, apierrors.NotFound) {
 		return 0, nil
 	}

@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/rules/podrange"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -66,7 +67,7 @@ func create(t *testing.T, c *client.Client, name string, has ...string) {
 	if len(has) > 0 {
 		n.Spec.PodCIDR = has[0]
 	}
-	_, err := c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: n})
+	_, err := c.Nodes.Create(t.Context(), &corev1rpc.CreateNodeRequest{Object: n})
 	must(t, err)
 }
 
@@ -134,7 +135,7 @@ func TestAnotherWriterIsFirst(t *testing.T) {
 		must(t, err)
 		n = object.Clone(n)
 		f(n)
-		_, err = c.Nodes.Update(t.Context(), &corev1.UpdateNodeRequest{Object: n})
+		_, err = c.Nodes.Update(t.Context(), &corev1rpc.UpdateNodeRequest{Object: n})
 		must(t, err)
 	}
 	for name, c := range map[string]struct {
@@ -164,7 +165,7 @@ func TestAnotherWriterIsFirst(t *testing.T) {
 			onServer(t, "10.244.0.0/16", func(t *testing.T, s *apitest.Server) {
 				var once sync.Once
 				s.React(func(_ context.Context, method string, _ any) error {
-					if method == corev1.Nodes_Update_FullMethodName {
+					if method == corev1rpc.Nodes_Update_FullMethodName {
 						once.Do(func() {
 							s.React(nil)
 							c.write(t, s.Admin())
@@ -196,7 +197,7 @@ func TestAnswerIsLost(t *testing.T) {
 	onServer(t, "10.244.0.0/16", func(t *testing.T, s *apitest.Server) {
 		see := make(chan struct{})
 		s.After(func(_ context.Context, method string, _, _ any) error {
-			if method != corev1.Nodes_Update_FullMethodName {
+			if method != corev1rpc.Nodes_Update_FullMethodName {
 				return nil
 			}
 			s.After(nil)
@@ -206,9 +207,9 @@ func TestAnswerIsLost(t *testing.T) {
 		var once sync.Once
 		s.React(func(_ context.Context, method string, _ any) error {
 			switch method {
-			case corev1.Nodes_Update_FullMethodName:
+			case corev1rpc.Nodes_Update_FullMethodName:
 				once.Do(func() { <-held })
-			case corev1.Nodes_Watch_FullMethodName:
+			case corev1rpc.Nodes_Watch_FullMethodName:
 				<-see
 			}
 			return nil

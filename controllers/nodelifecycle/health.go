@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
@@ -29,7 +30,7 @@ func (c *Controller) confirm(ctx context.Context, h *health, n *corev1.Node, now
 	if err == nil && live.GetMetadata().GetUid() == h.uid && c.silent(h, live, now) {
 		was := condition(live, ready).GetStatus()
 		var lost *corev1.Node
-		lost, err = c.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{
+		lost, err = c.cfg.Client.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{
 			Name: name, Object: lose(live, now), FieldManager: "node-lifecycle",
 		})
 		if err == nil {

@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -103,7 +105,7 @@ func (w *world) nodes(zone string, names ...string) {
 		if zone != "" {
 			n.Metadata.Labels["topology.kubernetes.io/zone"] = zone
 		}
-		if _, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: n}); err != nil {
+		if _, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n}); err != nil {
 			w.Fatal(err)
 		}
 		w.speak(name)
@@ -160,7 +162,7 @@ func (w *world) reportAs(ctx context.Context, name, ready string) {
 			LastTransitionTime: value.Time(w.now()),
 		})
 	}
-	req := &corev1.UpdateNodeRequest{Name: name, Object: n}
+	req := &corev1rpc.UpdateNodeRequest{Name: name, Object: n}
 	if _, err := w.server.Agent(name).Nodes.UpdateStatus(ctx, req); err != nil {
 		w.Fatal(err)
 	}
@@ -178,11 +180,11 @@ func (w *world) renew(ctx context.Context, name string) {
 	}
 	have, err := leases.Get(ctx, &metav1.GetRequest{Namespace: builtin.NodeLeases, Name: name})
 	if err != nil {
-		_, _ = leases.Create(ctx, &coordinationv1.CreateLeaseRequest{Namespace: builtin.NodeLeases, Object: l})
+		_, _ = leases.Create(ctx, &coordinationv1rpc.CreateLeaseRequest{Namespace: builtin.NodeLeases, Object: l})
 		return
 	}
 	l.Metadata = object.Clone(have.GetMetadata())
-	_, _ = leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{Namespace: builtin.NodeLeases, Name: name, Object: l})
+	_, _ = leases.Update(ctx, &coordinationv1rpc.UpdateLeaseRequest{Namespace: builtin.NodeLeases, Name: name, Object: l})
 }
 
 func (w *world) node(name string) *corev1.Node {
@@ -238,7 +240,7 @@ func TestTaintsFollowTheState(t *testing.T) {
 			t.Helper()
 			n := object.Clone(w.node("a"))
 			f(n)
-			if _, err := w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Name: "a", Object: n}); err != nil {
+			if _, err := w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Name: "a", Object: n}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -261,7 +263,7 @@ func TestTaintsFollowTheState(t *testing.T) {
 			}
 		}
 		n.Status.Conditions = append(n.Status.Conditions, &corev1.NodeCondition{Type: "NetworkUnavailable", Status: "True"})
-		if _, err := w.c.Nodes.UpdateStatus(w.Context(), &corev1.UpdateNodeRequest{Name: "a", Object: n}); err != nil {
+		if _, err := w.c.Nodes.UpdateStatus(w.Context(), &corev1rpc.UpdateNodeRequest{Name: "a", Object: n}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -287,7 +289,7 @@ func TestTaintsFollowTheState(t *testing.T) {
 func TestStartupGrace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.nodes("", "a")
-		if _, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{
+		if _, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{
 			Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "never"}},
 		}); err != nil {
 			t.Fatal(err)
@@ -352,7 +354,7 @@ func TestGraceCountsWhileSomebodyListens(t *testing.T) {
 
 		// The controller has lost sight of the leases, and does not trust what it remembers.
 		w.server.React(func(ctx context.Context, method string, _ any) error {
-			if method == coordinationv1.Leases_List_FullMethodName {
+			if method == coordinationv1rpc.Leases_List_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -379,7 +381,7 @@ func TestAwayIsNotSilence(t *testing.T) {
 		time.Sleep(time.Minute)
 		var late atomic.Bool
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == coordinationv1.Leases_List_FullMethodName && late.CompareAndSwap(false, true) {
+			if method == coordinationv1rpc.Leases_List_FullMethodName && late.CompareAndSwap(false, true) {
 				time.Sleep(time.Minute) // the controller hangs, and nobody renews
 			}
 			return nil
@@ -402,7 +404,7 @@ func TestAwayIsNotSilence(t *testing.T) {
 // spec: NODE-3
 func TestLiveReadsDecide(t *testing.T) {
 	for what, method := range map[string]string{
-		"lease": coordinationv1.Leases_Get_FullMethodName, "node": corev1.Nodes_Get_FullMethodName,
+		"lease": coordinationv1rpc.Leases_Get_FullMethodName, "node": corev1rpc.Nodes_Get_FullMethodName,
 	} {
 		inWorld(t, func(w *world) {
 			w.nodes("", "a", "b")
@@ -553,7 +555,7 @@ func TestLargeZone(t *testing.T) {
 
 		n := object.Clone(w.node("c"))
 		n.Metadata.Labels = map[string]string{"node.kubernetes.io/exclude-disruption": ""}
-		if _, err := w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Name: "c", Object: n}); err != nil {
+		if _, err := w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Name: "c", Object: n}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Second) // two of three: not enough to say anything
@@ -572,8 +574,8 @@ func TestFlapping(t *testing.T) {
 		begin := time.Now()
 		var turns atomic.Int64
 		w.server.After(func(_ context.Context, method string, req, _ any) error {
-			r, ok := req.(*corev1.UpdateNodeRequest)
-			if !ok || method != corev1.Nodes_Update_FullMethodName {
+			r, ok := req.(*corev1rpc.UpdateNodeRequest)
+			if !ok || method != corev1rpc.Nodes_Update_FullMethodName {
 				return nil
 			}
 			for _, taint := range r.GetObject().GetSpec().GetTaints() {
@@ -634,9 +636,9 @@ func TestPodsOfALostNode(t *testing.T) {
 			}
 		}
 		// It is said once.
-		writes := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName)
+		writes := w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName)
 		time.Sleep(time.Hour)
-		if n := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName) - writes; n != 0 {
+		if n := w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName) - writes; n != 0 {
 			t.Errorf("%d more writes", n)
 		}
 	})
@@ -667,7 +669,7 @@ func TestDeletionWaitsForALostNode(t *testing.T) {
 		if got := says(); !strings.HasPrefix(got, "NodeLost nothing is heard of node a") || strings.Contains(got, "waits") {
 			t.Errorf("before the deletion: %q", got)
 		}
-		writes := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName)
+		writes := w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName)
 		if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "goes"}); err != nil {
 			t.Fatal(err)
 		}
@@ -677,7 +679,7 @@ func TestDeletionWaitsForALostNode(t *testing.T) {
 		}
 		w.is("a", "Unknown", lost)
 		time.Sleep(time.Hour)
-		if n := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName) - writes; n != 1 {
+		if n := w.server.Calls(corev1rpc.Pods_UpdateStatus_FullMethodName) - writes; n != 1 {
 			t.Errorf("%d writes", n)
 		}
 	})
@@ -686,7 +688,7 @@ func TestDeletionWaitsForALostNode(t *testing.T) {
 // pod makes a pod that is bound; with a phase its agent has said that it is ready.
 func (w *world) pod(name, node, phase string) {
 	w.Helper()
-	p, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	p, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name},
 		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
@@ -699,7 +701,7 @@ func (w *world) pod(name, node, phase string) {
 	p = object.Clone(p)
 	p.Status.Phase = phase
 	p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{Type: "Ready", Status: "True"})
-	if _, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: p}); err != nil {
+	if _, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -713,9 +715,9 @@ func TestQuiet(t *testing.T) {
 		count := func() map[string]int {
 			n := map[string]int{}
 			for _, m := range []string{
-				corev1.Nodes_Update_FullMethodName, corev1.Nodes_UpdateStatus_FullMethodName,
-				corev1.Pods_UpdateStatus_FullMethodName, corev1.Nodes_Get_FullMethodName,
-				corev1.Events_Create_FullMethodName, coordinationv1.Leases_List_FullMethodName,
+				corev1rpc.Nodes_Update_FullMethodName, corev1rpc.Nodes_UpdateStatus_FullMethodName,
+				corev1rpc.Pods_UpdateStatus_FullMethodName, corev1rpc.Nodes_Get_FullMethodName,
+				corev1rpc.Events_Create_FullMethodName, coordinationv1rpc.Leases_List_FullMethodName,
 			} {
 				n[m] = w.server.Calls(m)
 			}
@@ -725,7 +727,7 @@ func TestQuiet(t *testing.T) {
 		time.Sleep(time.Hour)
 		for m, n := range count() {
 			most := 0
-			if m == coordinationv1.Leases_List_FullMethodName {
+			if m == coordinationv1rpc.Leases_List_FullMethodName {
 				most = 721 // every 5 s
 			}
 			if n-before[m] > most {

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
+	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/controllers/controller"
@@ -41,13 +42,13 @@ func (w *witness) saw(_ context.Context, method string, req, _ any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch r := req.(type) {
-	case *coordinationv1.UpdateLeaseRequest:
+	case *coordinationv1rpc.UpdateLeaseRequest:
 		w.heard[r.GetName()] = time.Now()
-	case *coordinationv1.CreateLeaseRequest:
+	case *coordinationv1rpc.CreateLeaseRequest:
 		w.heard[r.GetObject().GetMetadata().GetName()] = time.Now()
-	case *corev1.UpdateNodeRequest:
+	case *corev1rpc.UpdateNodeRequest:
 		name := r.GetObject().GetMetadata().GetName()
-		if method == corev1.Nodes_Update_FullMethodName {
+		if method == corev1rpc.Nodes_Update_FullMethodName {
 			w.tainted(name, r.GetObject())
 			return nil
 		}
@@ -231,7 +232,7 @@ func (w *world) tolerant(name, node string, seconds int64) {
 	if seconds < 0 {
 		l.TolerationSeconds = nil
 	}
-	p, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	p, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name},
 		Spec: &corev1.PodSpec{
 			NodeName: node, Tolerations: []*corev1.Toleration{l},
@@ -243,7 +244,7 @@ func (w *world) tolerant(name, node string, seconds int64) {
 	}
 	p = object.Clone(p)
 	p.Status.Phase = "Running"
-	if _, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: p}); err != nil {
+	if _, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 		w.Fatal(err)
 	}
 }

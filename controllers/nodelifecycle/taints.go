@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/rules/taints"
@@ -98,7 +99,7 @@ func (c *Controller) writeTaints(ctx context.Context, n *corev1.Node, list []*co
 	}
 	next.Spec.Taints = list
 	name := n.GetMetadata().GetName()
-	n, err := c.cfg.Client.Nodes.Update(ctx, &corev1.UpdateNodeRequest{
+	n, err := c.cfg.Client.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{
 		Name: name, Object: next, FieldManager: "node-lifecycle",
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
@@ -80,7 +81,7 @@ func (c *Controller) readVolume(ctx context.Context, name string) (*corev1.Persi
 const ownWrites = 5 * time.Second
 
 func (c *Controller) writeVolume(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	next, err := c.cfg.Client.PersistentVolumes.Update(ctx, &corev1.UpdatePersistentVolumeRequest{Object: v})
+	next, err := c.cfg.Client.PersistentVolumes.Update(ctx, &corev1rpc.UpdatePersistentVolumeRequest{Object: v})
 	if err != nil {
 		return nil, fmt.Errorf("write volume %s: %w", v.GetMetadata().GetName(), err)
 	}
@@ -90,7 +91,7 @@ func (c *Controller) writeVolume(ctx context.Context, v *corev1.PersistentVolume
 func (c *Controller) writeClaim(
 	ctx context.Context, o *corev1.PersistentVolumeClaim,
 ) (*corev1.PersistentVolumeClaim, error) {
-	next, err := c.cfg.Client.PersistentVolumeClaims.Update(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+	next, err := c.cfg.Client.PersistentVolumeClaims.Update(ctx, &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o})
 	if err != nil {
 		return nil, fmt.Errorf("write the claim: %w", err)
 	}
@@ -115,7 +116,7 @@ func (c *Controller) volumePhase(
 		next.Status = &corev1.PersistentVolumeStatus{}
 	}
 	next.Status.Phase, next.Status.Message = phase, message
-	next, err := c.cfg.Client.PersistentVolumes.UpdateStatus(ctx, &corev1.UpdatePersistentVolumeRequest{Object: next})
+	next, err := c.cfg.Client.PersistentVolumes.UpdateStatus(ctx, &corev1rpc.UpdatePersistentVolumeRequest{Object: next})
 	if err != nil {
 		return nil, fmt.Errorf("write the phase of volume %s: %w", v.GetMetadata().GetName(), err)
 	}
@@ -150,7 +151,7 @@ func (c *Controller) claimStatus(ctx context.Context, o *corev1.PersistentVolume
 	next := object.Clone(o)
 	next.Status = s
 	next, err := c.cfg.Client.PersistentVolumeClaims.UpdateStatus(ctx,
-		&corev1.UpdatePersistentVolumeClaimRequest{Object: next})
+		&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: next})
 	if err != nil {
 		return nil, fmt.Errorf("write the claim's status: %w", err)
 	}

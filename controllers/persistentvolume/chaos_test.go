@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
@@ -100,13 +101,14 @@ func (h *history) step() {
 		if h.n(4) == 0 {
 			o.Spec.VolumeName = volume
 		}
-		_, _ = h.c.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+		_, _ = h.c.PersistentVolumeClaims.Create(ctx,
+			&corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 	case 2, 3:
 		v := newVolume(volume, size, []string{"RWO", "RWO,ROX"}[h.n(2)], class, policy([]string{"Retain", "Delete"}[h.n(2)]))
 		if h.n(4) == 0 {
 			claimed("ns", claim, "")(v)
 		}
-		_, _ = h.c.PersistentVolumes.Create(ctx, &corev1.CreatePersistentVolumeRequest{Object: v})
+		_, _ = h.c.PersistentVolumes.Create(ctx, &corev1rpc.CreatePersistentVolumeRequest{Object: v})
 	case 4:
 		_, _ = h.c.PersistentVolumeClaims.Delete(ctx, &metav1.DeleteRequest{Namespace: "ns", Name: claim})
 	case 5:
@@ -134,7 +136,7 @@ func (h *history) step() {
 		}
 		o = object.Clone(o)
 		selected([]string{"n1", "n1", "gone"}[h.n(3)])(o)
-		_, _ = h.c.PersistentVolumeClaims.Update(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+		_, _ = h.c.PersistentVolumeClaims.Update(ctx, &corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o})
 	}
 	switch h.n(20) {
 	case 0:
@@ -151,7 +153,7 @@ func (h *history) change(volume string, change func(*corev1.PersistentVolume) bo
 		return
 	}
 	if v = object.Clone(v); change(v) {
-		_, _ = h.c.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+		_, _ = h.c.PersistentVolumes.Update(context.Background(), &corev1rpc.UpdatePersistentVolumeRequest{Object: v})
 	}
 }
 

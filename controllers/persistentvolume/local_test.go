@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	storagev1rpc "monoplane.dev/api/storage/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object/storage"
 )
@@ -39,7 +41,7 @@ func TestWaits(t *testing.T) {
 func TestWaitsBeforeClassIsSeen(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == storagev1.StorageClasses_Watch_FullMethodName {
+			if method == storagev1rpc.StorageClasses_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -136,7 +138,7 @@ func TestLocalRefuses(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.addNode("n1")
 				_, err := w.c.Nodes.Create(w.Context(),
-					&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
+					&corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
 				w.must(err)
 				w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, tc.class))
 				w.addClaim(tc.claim)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
@@ -350,7 +351,7 @@ func TestProtectionIsLive(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.addClaim(newClaim("c", "1Gi", "RWO", ""))
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_Watch_FullMethodName {
+			if method == corev1rpc.Pods_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "no watch")
 			}
 			return nil

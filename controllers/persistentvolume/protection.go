@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/controller"
@@ -70,7 +71,7 @@ func (c *Controller) unprotectVolume(ctx context.Context, v *corev1.PersistentVo
 	}
 	next := object.Clone(v)
 	next.Metadata.Finalizers = without(next.Metadata.Finalizers, storage.VolumeProtection)
-	_, err := c.cfg.Client.PersistentVolumes.Update(ctx, &corev1.UpdatePersistentVolumeRequest{Object: next})
+	_, err := c.cfg.Client.PersistentVolumes.Update(ctx, &corev1rpc.UpdatePersistentVolumeRequest{Object: next})
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
@@ -191,7 +192,7 @@ func unfit(o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) strin
 func (c *Controller) create(
 	ctx context.Context, v *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim,
 ) (*corev1.PersistentVolume, error) {
-	made, err := c.cfg.Client.PersistentVolumes.Create(ctx, &corev1.CreatePersistentVolumeRequest{Object: v})
+	made, err := c.cfg.Client.PersistentVolumes.Create(ctx, &corev1rpc.CreatePersistentVolumeRequest{Object: v})
 	name := v.GetMetadata().GetName()
 	if apierrors.Is(err, apierrors.AlreadyExists) {
 		there, err := c.readVolume(ctx, name)

@@ -14,8 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	storagev1rpc "monoplane.dev/api/storage/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -127,27 +129,27 @@ func newClass(name, provisioner, mode string, change ...func(*storagev1.StorageC
 
 func (w *world) addVolume(v *corev1.PersistentVolume) {
 	w.Helper()
-	_, err := w.c.PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: v})
+	_, err := w.c.PersistentVolumes.Create(context.Background(), &corev1rpc.CreatePersistentVolumeRequest{Object: v})
 	w.must(err)
 }
 
 func (w *world) addClaim(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	o, err := w.c.PersistentVolumeClaims.Create(context.Background(),
-		&corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+		&corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 	w.must(err)
 	return o
 }
 
 func (w *world) addClass(o *storagev1.StorageClass) {
 	w.Helper()
-	_, err := w.c.StorageClasses.Create(context.Background(), &storagev1.CreateStorageClassRequest{Object: o})
+	_, err := w.c.StorageClasses.Create(context.Background(), &storagev1rpc.CreateStorageClassRequest{Object: o})
 	w.must(err)
 }
 
 func (w *world) addNode(name string) {
 	w.Helper()
-	_, err := w.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{Object: &corev1.Node{
+	_, err := w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
 		Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": "host-" + name}},
 	}})
 	w.must(err)
@@ -155,7 +157,7 @@ func (w *world) addNode(name string) {
 
 func (w *world) addPod(name, node, claim string) {
 	w.Helper()
-	_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	_, err := w.c.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
 		Spec: &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}},
 			Volumes: []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
@@ -172,7 +174,8 @@ func (w *world) endPod(name, phase string) {
 	w.must(err)
 	p = object.Clone(p)
 	p.Status = &corev1.PodStatus{Phase: phase}
-	_, err = w.server.Agent(p.Spec.NodeName).Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
+	_, err = w.server.Agent(p.Spec.NodeName).Pods.UpdateStatus(context.Background(),
+		&corev1rpc.UpdatePodRequest{Object: p})
 	w.must(err)
 }
 
@@ -203,7 +206,7 @@ func (w *world) setVolume(name string, change func(*corev1.PersistentVolume)) {
 	w.Helper()
 	v := object.Clone(w.volume(name))
 	change(v)
-	_, err := w.c.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+	_, err := w.c.PersistentVolumes.Update(context.Background(), &corev1rpc.UpdatePersistentVolumeRequest{Object: v})
 	w.must(err)
 }
 
@@ -212,7 +215,7 @@ func (w *world) setClaim(name string, change func(*corev1.PersistentVolumeClaim)
 	o := object.Clone(w.claim(name))
 	change(o)
 	_, err := w.c.PersistentVolumeClaims.Update(context.Background(),
-		&corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+		&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o})
 	w.must(err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	autoscalingv2 "monoplane.dev/api/autoscaling/v2"
+	autoscalingv2rpc "monoplane.dev/api/autoscaling/v2/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
@@ -148,7 +149,7 @@ func (c *Controller) publish(ctx context.Context, l *look) error {
 	next := l.o.Shallow()
 	next.Status = l.status
 	out, err := c.api.HorizontalPodAutoscalers.UpdateStatus(ctx,
-		&autoscalingv2.UpdateHorizontalPodAutoscalerRequest{Object: next})
+		&autoscalingv2rpc.UpdateHorizontalPodAutoscalerRequest{Object: next})
 	if err != nil {
 		c.events.Event(l.o, record.Warning, "FailedUpdateStatus", "UpdatingStatus", err.Error())
 		return err

@@ -16,10 +16,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	autoscalingv2 "monoplane.dev/api/autoscaling/v2"
+	autoscalingv2rpc "monoplane.dev/api/autoscaling/v2/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/test/apitest"
@@ -49,13 +51,13 @@ type world struct {
 }
 
 // Usage answers for the agents.
-func (w *world) Usage(_ context.Context, node string) (*nodev1.UsageReport, error) {
+func (w *world) Usage(_ context.Context, node string) (*nodev1rpc.UsageReport, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.silent {
 		return nil, apierrors.New(apierrors.ServiceUnavailable, "no agent")
 	}
-	out := &nodev1.UsageReport{Time: time.Now().UnixNano(), Window: int64(15 * time.Second), Node: &nodev1.Usage{}}
+	out := &nodev1rpc.UsageReport{Time: time.Now().UnixNano(), Window: int64(15 * time.Second), Node: &nodev1rpc.Usage{}}
 	var running []*corev1.Pod
 	for _, p := range w.pods.List("", nil) {
 		if p.GetStatus().GetPhase() == "Running" && p.GetMetadata().GetDeletionTimestamp() == nil {
@@ -66,9 +68,9 @@ func (w *world) Usage(_ context.Context, node string) (*nodev1.UsageReport, erro
 		if p.GetSpec().GetNodeName() != node {
 			continue
 		}
-		out.Pods = append(out.Pods, &nodev1.PodUsage{
+		out.Pods = append(out.Pods, &nodev1rpc.PodUsage{
 			Namespace: p.GetMetadata().GetNamespace(), Name: p.GetMetadata().GetName(),
-			Containers: []*nodev1.ContainerUsage{{Name: "main", Usage: &nodev1.Usage{
+			Containers: []*nodev1rpc.ContainerUsage{{Name: "main", Usage: &nodev1rpc.Usage{
 				NanoCores: w.load * 1_000_000 / int64(len(running)), Memory: 64 << 20,
 			}}},
 		})
@@ -137,7 +139,7 @@ func (w *world) must(err error) {
 func (w *world) deploy(replicas int32) {
 	w.Helper()
 	labels := map[string]string{"app": "web"}
-	_, err := w.c.Deployments.Create(w.Context(), &appsv1.CreateDeploymentRequest{Object: &appsv1.Deployment{
+	_, err := w.c.Deployments.Create(w.Context(), &appsv1rpc.CreateDeploymentRequest{Object: &appsv1.Deployment{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web"},
 		Spec: &appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -165,7 +167,7 @@ func (w *world) autoscale(name string, change func(*autoscalingv2.HorizontalPodA
 	if change != nil {
 		change(spec)
 	}
-	_, err := w.c.HorizontalPodAutoscalers.Create(w.Context(), &autoscalingv2.CreateHorizontalPodAutoscalerRequest{
+	_, err := w.c.HorizontalPodAutoscalers.Create(w.Context(), &autoscalingv2rpc.CreateHorizontalPodAutoscalerRequest{
 		Object: &autoscalingv2.HorizontalPodAutoscaler{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: spec,
 		}})
@@ -352,7 +354,7 @@ func TestFailures(t *testing.T) {
 			External: &autoscalingv2.ExternalMetricSource{Metric: &autoscalingv2.MetricIdentifier{Name: "queue"},
 				Target: &autoscalingv2.MetricTarget{Type: "Value", Value: &metav1.Quantity{String_: "7"}}}})
 		_, err = w.c.HorizontalPodAutoscalers.Update(w.Context(),
-			&autoscalingv2.UpdateHorizontalPodAutoscalerRequest{Object: o})
+			&autoscalingv2rpc.UpdateHorizontalPodAutoscalerRequest{Object: o})
 		w.must(err)
 		w.uses(10)
 		w.wantsCurve(22, strings.TrimSpace(strings.Repeat("3 ", 22)))
@@ -381,7 +383,7 @@ func TestRace(t *testing.T) {
 		w.autoscale("web", nil)
 		var raced atomic.Bool
 		w.server.React(func(ctx context.Context, method string, _ any) error {
-			if method == appsv1.Deployments_PatchScale_FullMethodName && raced.CompareAndSwap(false, true) {
+			if method == appsv1rpc.Deployments_PatchScale_FullMethodName && raced.CompareAndSwap(false, true) {
 				_, err := w.c.Deployments.PatchScale(ctx, &metav1.PatchRequest{Namespace: "ns", Name: "web",
 					PatchType: "application/merge-patch+json", Patch: []byte(`{"spec":{"replicas":7}}`)})
 				if err != nil {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -75,7 +76,7 @@ func (w *world) pod(name, node, phase string, change ...func(*corev1.Pod)) *core
 		f(p)
 	}
 	status := p.Status
-	o, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+	o, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func (w *world) pod(name, node, phase string, change ...func(*corev1.Pod)) *core
 	status.Conditions = o.GetStatus().GetConditions()
 	o = object.Clone(o)
 	o.Status = status
-	if o, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: o}); err != nil {
+	if o, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: o}); err != nil {
 		w.Fatal(err)
 	}
 	return o
@@ -94,7 +95,7 @@ func (w *world) pod(name, node, phase string, change ...func(*corev1.Pod)) *core
 func (w *world) node(name string) {
 	w.Helper()
 	n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}
-	if _, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: n}); err != nil {
+	if _, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -165,9 +166,9 @@ func TestOrphans(t *testing.T) {
 	}, func(w *world) {
 		w.server.React(func(_ context.Context, method string, req any) error {
 			switch method {
-			case corev1.Pods_UpdateStatus_FullMethodName:
-				statuses = append(statuses, string(req.(*corev1.UpdatePodRequest).GetObject().AppendJSON(nil)))
-			case corev1.Pods_Delete_FullMethodName:
+			case corev1rpc.Pods_UpdateStatus_FullMethodName:
+				statuses = append(statuses, string(req.(*corev1rpc.UpdatePodRequest).GetObject().AppendJSON(nil)))
+			case corev1rpc.Pods_Delete_FullMethodName:
 				r := req.(*metav1.DeleteRequest)
 				if r.GetOptions().GetPreconditions().GetUid() == "" || r.GetOptions().GetGracePeriodSeconds() != 0 {
 					w.Errorf("deleted with %v", r)
@@ -227,7 +228,7 @@ func TestStaleCacheRemovesNothing(t *testing.T) {
 		w.pod("a", "n1", "Running")
 	}, func(w *world) {
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Nodes_Watch_FullMethodName {
+			if method == corev1rpc.Nodes_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -240,7 +241,7 @@ func TestStaleCacheRemovesNothing(t *testing.T) {
 		}
 		// An answer other than "not found" proves nothing either.
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Nodes_Get_FullMethodName || method == corev1.Nodes_Watch_FullMethodName {
+			if method == corev1rpc.Nodes_Get_FullMethodName || method == corev1rpc.Nodes_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -267,7 +268,7 @@ func TestSuccessorIsSafe(t *testing.T) {
 	}, func(w *world) {
 		swapped := false
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Nodes_Get_FullMethodName && !swapped {
+			if method == corev1rpc.Nodes_Get_FullMethodName && !swapped {
 				swapped = true // the pod is replaced between the decision and the removal
 				zero := int64(0)
 				if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "a",
@@ -314,9 +315,9 @@ func TestUnscheduledTerminating(t *testing.T) {
 			w.Errorf("counted %d", n)
 		}
 		// Finalizers are respected, and the pod is not deleted over and over.
-		before := w.server.Calls(corev1.Pods_Delete_FullMethodName)
+		before := w.server.Calls(corev1rpc.Pods_Delete_FullMethodName)
 		time.Sleep(10 * time.Minute)
-		if n := w.server.Calls(corev1.Pods_Delete_FullMethodName) - before; n != 0 {
+		if n := w.server.Calls(corev1rpc.Pods_Delete_FullMethodName) - before; n != 0 {
 			w.Errorf("deleted %d more times", n)
 		}
 	})
@@ -335,12 +336,12 @@ func TestOutOfService(t *testing.T) {
 		}
 		n = object.Clone(n)
 		n.Spec = &corev1.NodeSpec{Taints: taint}
-		if n, err = w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Name: name, Object: n}); err != nil {
+		if n, err = w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Name: name, Object: n}); err != nil {
 			t.Fatal(err)
 		}
 		n = object.Clone(n)
 		n.Status = &corev1.NodeStatus{Conditions: []*corev1.NodeCondition{{Type: "Ready", Status: ready}}}
-		if _, err := w.c.Nodes.UpdateStatus(w.Context(), &corev1.UpdateNodeRequest{Name: name, Object: n}); err != nil {
+		if _, err := w.c.Nodes.UpdateStatus(w.Context(), &corev1rpc.UpdateNodeRequest{Name: name, Object: n}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,15 +362,15 @@ func TestOutOfService(t *testing.T) {
 		var failed, removed []string
 		w.server.React(func(_ context.Context, method string, req any) error {
 			switch method {
-			case corev1.Pods_UpdateStatus_FullMethodName:
-				r := req.(*corev1.UpdatePodRequest)
+			case corev1rpc.Pods_UpdateStatus_FullMethodName:
+				r := req.(*corev1rpc.UpdatePodRequest)
 				if r.GetName() == "going-back" {
 					state(w, "back", "Unknown") // the taint goes at the last moment
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, r.GetName()+" "+string(r.GetObject().GetStatus().AppendJSON(nil)))
-			case corev1.Pods_Delete_FullMethodName:
+			case corev1rpc.Pods_Delete_FullMethodName:
 				mu.Lock()
 				defer mu.Unlock()
 				if r := req.(*metav1.DeleteRequest); r.GetOptions() != nil {
@@ -458,7 +459,7 @@ func TestRetries(t *testing.T) {
 	}, func(w *world) {
 		fails := 3
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_Delete_FullMethodName && fails > 0 {
+			if method == corev1rpc.Pods_Delete_FullMethodName && fails > 0 {
 				fails--
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}

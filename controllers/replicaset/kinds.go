@@ -6,7 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
@@ -93,7 +95,7 @@ func replicaSets(api *client.Client, shared *controller.Shared) *machine[*appsv1
 				next.Status.Conditions = append(next.Status.Conditions, &appsv1.ReplicaSetCondition{
 					Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message, LastTransitionTime: c.since})
 			}
-			return api.ReplicaSets.UpdateStatus(ctx, &appsv1.UpdateReplicaSetRequest{Object: next})
+			return api.ReplicaSets.UpdateStatus(ctx, &appsv1rpc.UpdateReplicaSetRequest{Object: next})
 		},
 	}
 }
@@ -143,7 +145,7 @@ func replicationControllers(
 				next.Status.Conditions = append(next.Status.Conditions, &corev1.ReplicationControllerCondition{
 					Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message, LastTransitionTime: c.since})
 			}
-			return api.ReplicationControllers.UpdateStatus(ctx, &corev1.UpdateReplicationControllerRequest{Object: next})
+			return api.ReplicationControllers.UpdateStatus(ctx, &corev1rpc.UpdateReplicationControllerRequest{Object: next})
 		},
 	}
 }

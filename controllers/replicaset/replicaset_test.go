@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -53,7 +55,7 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method != corev1.Pods_Create_FullMethodName {
+			if method != corev1rpc.Pods_Create_FullMethodName {
 				return nil
 			}
 			w.mu.Lock()
@@ -130,7 +132,7 @@ func template(app string) *corev1.PodTemplateSpec {
 
 func (w *world) create(name string, replicas, minReady int32) *appsv1.ReplicaSet {
 	w.Helper()
-	out, err := w.c.ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+	out, err := w.c.ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
 		Spec: &appsv1.ReplicaSetSpec{Replicas: &replicas, MinReadySeconds: minReady, Template: template(name),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
@@ -270,11 +272,11 @@ func TestAdoptsAndReleases(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		alone := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "alone",
 			Labels: map[string]string{"app": "web"}}, Spec: template("web").GetSpec()}
-		_, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: alone})
+		_, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: alone})
 		w.must(err)
 		other := proto.CloneOf(alone)
 		other.Metadata.Name, other.Metadata.Labels = "other", map[string]string{"app": "db"}
-		_, err = w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: other})
+		_, err = w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: other})
 		w.must(err)
 		synctest.Wait() // who sees the ReplicaSet before the pod makes one that goes again
 		w.create("web", 2, 0)
@@ -342,7 +344,7 @@ func TestRefusedTemplatesMakeNoStorm(t *testing.T) {
 
 func TestReplicationController(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		_, err := w.c.ReplicationControllers.Create(w.Context(), &corev1.CreateReplicationControllerRequest{
+		_, err := w.c.ReplicationControllers.Create(w.Context(), &corev1rpc.CreateReplicationControllerRequest{
 			Object: &corev1.ReplicationController{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "old"},
 				Spec:     &corev1.ReplicationControllerSpec{Replicas: proto.Int32(3), Template: template("old")},
@@ -424,13 +426,13 @@ func TestGoingOwnersAdoptNothing(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		rs := object.Clone(w.create("web", 1, 0))
 		rs.Metadata.Finalizers = []string{"example.com/hold"}
-		_, err := w.c.ReplicaSets.Update(w.Context(), &appsv1.UpdateReplicaSetRequest{Object: &appsv1.ReplicaSet{
+		_, err := w.c.ReplicaSets.Update(w.Context(), &appsv1rpc.UpdateReplicaSetRequest{Object: &appsv1.ReplicaSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web", Finalizers: rs.Metadata.Finalizers}, Spec: rs.Spec}})
 		w.must(err)
 		_, err = w.c.ReplicaSets.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "web"})
 		w.must(err)
 		made := w.made()
-		_, err = w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+		_, err = w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "alone", Labels: map[string]string{"app": "web"}},
 			Spec:     template("web").GetSpec(),
 		}})

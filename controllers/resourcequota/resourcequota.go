@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/api/services"
 	"monoplane.dev/apierrors"
@@ -242,7 +243,7 @@ func (c *Controller) reconcile(ctx context.Context, k cache.Key) (time.Duration,
 	}
 	m := q.GetMetadata().Shallow()
 	m.ManagedFields = nil
-	_, err = c.cfg.Client.ResourceQuotas.UpdateStatus(ctx, &corev1.UpdateResourceQuotaRequest{
+	_, err = c.cfg.Client.ResourceQuotas.UpdateStatus(ctx, &corev1rpc.UpdateResourceQuotaRequest{
 		Namespace: k.Namespace, Name: k.Name, FieldManager: manager,
 		Object: &corev1.ResourceQuota{
 			Metadata: m, Spec: q.GetSpec(),

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -65,7 +66,7 @@ func (w *world) quota(name string, hard map[string]string, scopes ...string) {
 	for name, most := range hard {
 		q.Spec.Hard[name] = &metav1.Quantity{String_: most}
 	}
-	_, err := w.admin.ResourceQuotas.Create(w.Context(), &corev1.CreateResourceQuotaRequest{Object: q})
+	_, err := w.admin.ResourceQuotas.Create(w.Context(), &corev1rpc.CreateResourceQuotaRequest{Object: q})
 	w.must(err)
 }
 
@@ -84,7 +85,7 @@ func (w *world) used(name, want string) string {
 
 func (w *world) pod(name string) *corev1.Pod {
 	w.Helper()
-	p, err := w.admin.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+	p, err := w.admin.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: &corev1.PodSpec{NodeName: "n1", Containers: []*corev1.Container{{
 			Name: "main", Image: "host", Command: []string{"x"}, Resources: &corev1.ResourceRequirements{
@@ -99,7 +100,7 @@ func (w *world) pod(name string) *corev1.Pod {
 func (w *world) phase(p *corev1.Pod, phase string) {
 	w.Helper()
 	m := p.GetMetadata()
-	_, err := w.server.Agent("n1").Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	_, err := w.server.Agent("n1").Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Uid: m.Uid},
 		Status:   &corev1.PodStatus{Phase: phase},
 	}})
@@ -120,7 +121,7 @@ func TestCounts(t *testing.T) {
 		second := w.pod("b")
 		w.used("q", fmt.Sprintf(none, 2, 2, "200m", 0))
 		w.used("best", "pods=0")
-		_, err := w.admin.Secrets.Create(t.Context(), &corev1.CreateSecretRequest{Object: &corev1.Secret{
+		_, err := w.admin.Secrets.Create(t.Context(), &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{
 			Metadata: &metav1.ObjectMeta{Name: "s", Namespace: "default"}}})
 		w.must(err)
 		w.used("q", fmt.Sprintf(none, 2, 2, "200m", 1))
@@ -153,11 +154,11 @@ func TestCounts(t *testing.T) {
 		w.must(err)
 		q = proto.CloneOf(q)
 		q.Spec.Hard = map[string]*metav1.Quantity{"count/pods": {String_: "1"}, "configmaps": {String_: "1"}}
-		_, err = w.admin.ResourceQuotas.Update(t.Context(), &corev1.UpdateResourceQuotaRequest{Object: q})
+		_, err = w.admin.ResourceQuotas.Update(t.Context(), &corev1rpc.UpdateResourceQuotaRequest{Object: q})
 		w.must(err)
 		w.used("q", "configmaps=0,count/pods=1")
 		// A kind is watched from when a quota counts it.
-		_, err = w.admin.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+		_, err = w.admin.ConfigMaps.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Name: "c", Namespace: "default"}}})
 		w.must(err)
 		w.used("q", "configmaps=1,count/pods=1")

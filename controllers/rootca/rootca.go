@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -163,7 +164,7 @@ func (c *Controller) publish(ctx context.Context, namespace string) error {
 			next.Metadata.Annotations = make(map[string]string, 1)
 		}
 		next.Metadata.Annotations[annotation] = description
-		_, err = c.cfg.Client.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{
+		_, err = c.cfg.Client.ConfigMaps.Update(ctx, &corev1rpc.UpdateConfigMapRequest{
 			Namespace: namespace, Name: name, Object: next,
 		})
 	}
@@ -175,7 +176,7 @@ func (c *Controller) publish(ctx context.Context, namespace string) error {
 
 // create makes the ConfigMap. That it is there already, or that the namespace is going, is as good.
 func (c *Controller) create(ctx context.Context, namespace string) error {
-	_, err := c.cfg.Client.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{
+	_, err := c.cfg.Client.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{
 		Namespace: namespace,
 		Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{

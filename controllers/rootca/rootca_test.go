@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -60,7 +61,7 @@ func TestPublished(t *testing.T) {
 			t.Helper()
 			m := object.Clone(published(t, c, "after"))
 			f(m)
-			_, err := c.ConfigMaps.Update(t.Context(), &corev1.UpdateConfigMapRequest{
+			_, err := c.ConfigMaps.Update(t.Context(), &corev1rpc.UpdateConfigMapRequest{
 				Namespace: "after", Name: m.Metadata.Name, Object: m,
 			})
 			if err != nil {
@@ -90,7 +91,7 @@ func TestPublished(t *testing.T) {
 		}
 		fails := 2
 		server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.ConfigMaps_Create_FullMethodName && fails > 0 {
+			if method == corev1rpc.ConfigMaps_Create_FullMethodName && fails > 0 {
 				fails--
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -88,7 +89,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // create makes the account. That it is there already, or that the namespace is going, is as good.
 func (c *Controller) create(ctx context.Context, namespace string) error {
-	_, err := c.cfg.Client.ServiceAccounts.Create(ctx, &corev1.CreateServiceAccountRequest{
+	_, err := c.cfg.Client.ServiceAccounts.Create(ctx, &corev1rpc.CreateServiceAccountRequest{
 		Namespace: namespace,
 		Object:    &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Name: Name, Namespace: namespace}},
 	})

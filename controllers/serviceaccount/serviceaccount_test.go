@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -43,7 +43,7 @@ func TestDefaultAccounts(t *testing.T) {
 		}
 		fails := 2
 		server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.ServiceAccounts_Create_FullMethodName && fails > 0 {
+			if method == corev1rpc.ServiceAccounts_Create_FullMethodName && fails > 0 {
 				fails--
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
@@ -137,7 +138,7 @@ func (c *Controller) makeClaim(
 ) error {
 	m, pod, set := claim.GetMetadata(), p.GetMetadata().GetName(), o.GetMetadata().GetName()
 	made, err := c.api.PersistentVolumeClaims.Create(ctx,
-		&corev1.CreatePersistentVolumeClaimRequest{Namespace: m.GetNamespace(), Object: claim})
+		&corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: m.GetNamespace(), Object: claim})
 	switch {
 	case apierrors.Is(err, apierrors.AlreadyExists):
 		return nil
@@ -180,7 +181,7 @@ func (c *Controller) ownClaim(ctx context.Context, o *appsv1.StatefulSet, own me
 // somebody else, whose end will be told, or one that the cache does not have yet.
 func (c *Controller) create(ctx context.Context, o *appsv1.StatefulSet, s members.Step) error {
 	m := s.Pod.GetMetadata()
-	made, err := c.api.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: m.GetNamespace(), Object: s.Pod})
+	made, err := c.api.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: m.GetNamespace(), Object: s.Pod})
 	if apierrors.Is(err, apierrors.AlreadyExists) {
 		return apierrors.New(apierrors.Conflict, "there is still another pod %s/%s", m.GetNamespace(), m.GetName())
 	}
@@ -193,7 +194,7 @@ func (c *Controller) create(ctx context.Context, o *appsv1.StatefulSet, s member
 
 // update writes a pod that differs from what its identity and claims want.
 func (c *Controller) update(ctx context.Context, o *appsv1.StatefulSet, s members.Step) error {
-	out, err := c.api.Pods.Update(ctx, &corev1.UpdatePodRequest{Object: s.Pod})
+	out, err := c.api.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Object: s.Pod})
 	if err == nil {
 		c.control.Wrote(o.GetMetadata().GetUid(), out)
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/cache"
@@ -36,11 +38,11 @@ type processes struct {
 func (r *processes) watch(ctx context.Context, server *apitest.Server) (wait func()) {
 	server.React(func(_ context.Context, method string, req any) error {
 		switch method {
-		case appsv1.StatefulSets_UpdateStatus_FullMethodName:
+		case appsv1rpc.StatefulSets_UpdateStatus_FullMethodName:
 			// As on any machine, so that time passes while two controllers contradict each other, one of which is without
 			// its watch.
 			time.Sleep(10 * time.Millisecond)
-		case corev1.Pods_Delete_FullMethodName:
+		case corev1rpc.Pods_Delete_FullMethodName:
 			d := req.(*metav1.DeleteRequest)
 			if d.GetOptions() == nil || d.GetOptions().GracePeriodSeconds == nil || d.GetOptions().GetGracePeriodSeconds() > 0 {
 				return nil
@@ -110,8 +112,8 @@ func TestRandomHistories(t *testing.T) {
 				lost := errors.New("the answer is lost")
 				w.server.After(func(_ context.Context, method string, _, _ any) error {
 					switch method {
-					case corev1.Pods_Create_FullMethodName, corev1.Pods_Delete_FullMethodName,
-						appsv1.ControllerRevisions_Create_FullMethodName, appsv1.StatefulSets_UpdateStatus_FullMethodName:
+					case corev1rpc.Pods_Create_FullMethodName, corev1rpc.Pods_Delete_FullMethodName,
+						appsv1rpc.ControllerRevisions_Create_FullMethodName, appsv1rpc.StatefulSets_UpdateStatus_FullMethodName:
 						if random(12) == 0 {
 							return lost
 						}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -240,7 +241,7 @@ func (c *Controller) publish(ctx context.Context, o *appsv1.StatefulSet, s *apps
 	}
 	next := o.Shallow()
 	next.Status = s
-	out, err := c.api.StatefulSets.UpdateStatus(ctx, &appsv1.UpdateStatefulSetRequest{Object: next})
+	out, err := c.api.StatefulSets.UpdateStatus(ctx, &appsv1rpc.UpdateStatefulSetRequest{Object: next})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/test/controllertest"
@@ -244,11 +245,11 @@ func TestLostNode(t *testing.T) {
 		n = object.Clone(n)
 		n.Spec = &corev1.NodeSpec{Unschedulable: true, Taints: []*corev1.Taint{{
 			Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}}}
-		n, err = w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Object: n})
+		n, err = w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Object: n})
 		w.must(err)
 		n = object.Clone(n)
 		n.Status = &corev1.NodeStatus{Conditions: []*corev1.NodeCondition{{Type: "Ready", Status: "Unknown"}}}
-		_, err = w.c.Nodes.UpdateStatus(w.Context(), &corev1.UpdateNodeRequest{Object: n})
+		_, err = w.c.Nodes.UpdateStatus(w.Context(), &corev1rpc.UpdateNodeRequest{Object: n})
 		w.must(err)
 		time.Sleep(time.Minute)
 		now := w.pod("web-1")
@@ -377,7 +378,7 @@ func TestWaitsForClaimsThatGo(t *testing.T) {
 func TestAdoption(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		make := func(name string) {
-			_, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+			_, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": "web"}},
 				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "image:0"}}},
 			}})
@@ -401,7 +402,7 @@ func TestAdoption(t *testing.T) {
 		}
 	})
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		_, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+		_, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web-0", Labels: map[string]string{"app": "web"}},
 			Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "image:0"}}},
 		}})
@@ -418,7 +419,7 @@ func TestAdoption(t *testing.T) {
 // A pod that is refused costs few requests, and is told; when it can be made it is. spec: WORK-2
 func TestRefusals(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		w.refuse(corev1.Pods_Create_FullMethodName)
+		w.refuse(corev1rpc.Pods_Create_FullMethodName)
 		w.create(3, atOnce)
 		time.Sleep(10 * time.Minute)
 		w.wants("0 0 0 0 0")

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -126,7 +127,7 @@ func (w *world) create(n int32, change ...func(*appsv1.StatefulSetSpec)) *appsv1
 	for _, f := range change {
 		f(spec)
 	}
-	o, err := w.c.StatefulSets.Create(w.Context(), &appsv1.CreateStatefulSetRequest{Object: &appsv1.StatefulSet{
+	o, err := w.c.StatefulSets.Create(w.Context(), &appsv1rpc.CreateStatefulSetRequest{Object: &appsv1.StatefulSet{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: spec,
 	}})
 	w.must(err)
@@ -178,7 +179,7 @@ func (w *world) change(f func(*appsv1.StatefulSetSpec)) {
 	for {
 		o := object.Clone(w.get())
 		f(o.Spec)
-		_, err := w.c.StatefulSets.Update(w.Context(), &appsv1.UpdateStatefulSetRequest{Object: o})
+		_, err := w.c.StatefulSets.Update(w.Context(), &appsv1rpc.UpdateStatefulSetRequest{Object: o})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			w.must(err)
 			return

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -73,7 +74,7 @@ func (w *world) control() {
 func (w *world) register(name string) {
 	w.Helper()
 	n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}
-	if _, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: n}); err != nil {
+	if _, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -90,7 +91,7 @@ func (w *world) taint(keys ...string) {
 	for _, k := range keys {
 		n.Spec.Taints = append(n.Spec.Taints, &corev1.Taint{Key: k, Effect: "NoExecute"})
 	}
-	if _, err := w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Name: "n", Object: n}); err != nil {
+	if _, err := w.c.Nodes.Update(w.Context(), &corev1rpc.UpdateNodeRequest{Name: "n", Object: n}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -106,7 +107,7 @@ func during(key string, seconds ...int64) *corev1.Toleration {
 
 func (w *world) pod(name string, tolerations ...*corev1.Toleration) *corev1.Pod {
 	w.Helper()
-	p, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
+	p, err := w.c.Pods.Create(w.Context(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name},
 		Spec: &corev1.PodSpec{
 			NodeName: "n", Tolerations: tolerations, Containers: []*corev1.Container{{Name: "main", Image: "host"}},
@@ -202,7 +203,7 @@ func TestEviction(t *testing.T) {
 		saved.Spec.Tolerations = append([]*corev1.Toleration{during("a")}, saved.Spec.Tolerations...)
 		saved.Spec.Tolerations = append(saved.Spec.Tolerations[1:], during(""))
 		saved.Spec.Tolerations[0].TolerationSeconds = nil // what may be changed of one that is there
-		if _, err := w.c.Pods.Update(w.Context(), &corev1.UpdatePodRequest{Object: saved}); err != nil {
+		if _, err := w.c.Pods.Update(w.Context(), &corev1rpc.UpdatePodRequest{Object: saved}); err != nil {
 			t.Fatal(err)
 		}
 		w.taint("a", "b")
@@ -243,11 +244,11 @@ func TestOnlyWhatIsMeant(t *testing.T) {
 		down.Store(true)
 		w.server.React(func(ctx context.Context, method string, req any) error {
 			switch method {
-			case corev1.Nodes_Get_FullMethodName:
+			case corev1rpc.Nodes_Get_FullMethodName:
 				if down.Load() {
 					return apierrors.New(apierrors.ServiceUnavailable, "down")
 				}
-			case corev1.Pods_Delete_FullMethodName:
+			case corev1rpc.Pods_Delete_FullMethodName:
 				r := req.(*metav1.DeleteRequest)
 				if r.GetOptions().GetPreconditions().GetUid() == "" && r.GracePeriodSeconds == nil {
 					t.Errorf("deleted without a uid: %v", r)
@@ -275,7 +276,7 @@ func TestOnlyWhatIsMeant(t *testing.T) {
 					}
 					p = object.Clone(p)
 					p.Spec.Tolerations = append(p.Spec.Tolerations, during("a"))
-					if _, err := w.c.Pods.Update(ctx, &corev1.UpdatePodRequest{Object: p}); err != nil {
+					if _, err := w.c.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -21,6 +21,7 @@ import (
 	"monoplane.dev/rules/jobs"
 
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -41,7 +42,7 @@ func inWorld(t *testing.T, ttl *int32, f func(t *testing.T, s *apitest.Server, c
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- controllertest.Run(ctx, shared, timer) }()
-		j, err := c.Jobs.Create(t.Context(), &batchv1.CreateJobRequest{Object: &batchv1.Job{
+		j, err := c.Jobs.Create(t.Context(), &batchv1rpc.CreateJobRequest{Object: &batchv1.Job{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "j"},
 			Spec: &batchv1.JobSpec{TtlSecondsAfterFinished: ttl, Template: &corev1.PodTemplateSpec{Spec: &corev1.PodSpec{
 				RestartPolicy: "Never", Containers: []*corev1.Container{{Name: "main", Image: "host"}},
@@ -56,7 +57,7 @@ func inWorld(t *testing.T, ttl *int32, f func(t *testing.T, s *apitest.Server, c
 			j.Status.Conditions = append(j.Status.Conditions,
 				&batchv1.JobCondition{Type: kind, Status: "True", LastTransitionTime: now})
 		}
-		_, err = c.Jobs.UpdateStatus(t.Context(), &batchv1.UpdateJobRequest{Object: j})
+		_, err = c.Jobs.UpdateStatus(t.Context(), &batchv1rpc.UpdateJobRequest{Object: j})
 		must(t, err)
 		f(t, s, c, func() bool {
 			synctest.Wait()
@@ -105,7 +106,7 @@ func TestAJobThatIsToLiveLongerStays(t *testing.T) {
 		// The time is changed after the controller has looked, and before it deletes.
 		once := false
 		s.React(func(ctx context.Context, method string, _ any) error {
-			if method != batchv1.Jobs_Delete_FullMethodName || once {
+			if method != batchv1rpc.Jobs_Delete_FullMethodName || once {
 				return nil
 			}
 			once = true
@@ -113,7 +114,7 @@ func TestAJobThatIsToLiveLongerStays(t *testing.T) {
 			must(t, err)
 			j = object.Clone(j)
 			j.Spec.TtlSecondsAfterFinished = proto.Int32(3600)
-			_, err = c.Jobs.Update(ctx, &batchv1.UpdateJobRequest{Object: j})
+			_, err = c.Jobs.Update(ctx, &batchv1rpc.UpdateJobRequest{Object: j})
 			must(t, err)
 			return nil
 		})

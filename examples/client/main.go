@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -47,7 +48,7 @@ func run(ctx context.Context, path, address, name string) error {
 	}
 	defer func() { _ = c.Close() }()
 
-	pod, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+	pod, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name},
 		Spec: &corev1.PodSpec{Containers: []*corev1.Container{{
 			Name: "main", Image: "host", Command: []string{"sleep", "3600"},

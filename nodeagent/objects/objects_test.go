@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -265,7 +266,7 @@ func TestAgentsReadTheirOwn(t *testing.T) {
 			w.t.Errorf("what a pod uses that the server does not know: %v", err)
 		}
 		p.Metadata.Uid, p.Spec.NodeName = "", "n1"
-		made, err := w.c.Pods.Create(w.t.Context(), &corev1.CreatePodRequest{Object: p})
+		made, err := w.c.Pods.Create(w.t.Context(), &corev1rpc.CreatePodRequest{Object: p})
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -88,25 +89,25 @@ func (w *world) counted(c *client.Client) *client.Client {
 }
 
 type countedConfigMaps struct {
-	corev1.ConfigMapsClient
+	corev1rpc.ConfigMapsClient
 	w *world
 }
 
 func (c countedConfigMaps) Watch(
 	ctx context.Context, req *metav1.WatchRequest, opts ...grpc.CallOption,
-) (grpc.ServerStreamingClient[corev1.ConfigMapEvents], error) {
+) (grpc.ServerStreamingClient[corev1rpc.ConfigMapEvents], error) {
 	c.w.opened(ctx, "configmaps", req)
 	return c.ConfigMapsClient.Watch(ctx, req, opts...)
 }
 
 type countedSecrets struct {
-	corev1.SecretsClient
+	corev1rpc.SecretsClient
 	w *world
 }
 
 func (c countedSecrets) Watch(
 	ctx context.Context, req *metav1.WatchRequest, opts ...grpc.CallOption,
-) (grpc.ServerStreamingClient[corev1.SecretEvents], error) {
+) (grpc.ServerStreamingClient[corev1rpc.SecretEvents], error) {
 	c.w.opened(ctx, "secrets", req)
 	return c.SecretsClient.Watch(ctx, req, opts...)
 }
@@ -184,15 +185,15 @@ func (w *world) put(name, value string, immutable bool) {
 	var err error
 	if name[0] == 'c' {
 		o := &corev1.ConfigMap{Metadata: meta, Data: map[string]string{"k": value}, Immutable: frozen}
-		_, err = w.c.ConfigMaps.Create(w.t.Context(), &corev1.CreateConfigMapRequest{Object: o})
+		_, err = w.c.ConfigMaps.Create(w.t.Context(), &corev1rpc.CreateConfigMapRequest{Object: o})
 		if apierrors.Is(err, apierrors.AlreadyExists) {
-			_, err = w.c.ConfigMaps.Update(w.t.Context(), &corev1.UpdateConfigMapRequest{Object: o})
+			_, err = w.c.ConfigMaps.Update(w.t.Context(), &corev1rpc.UpdateConfigMapRequest{Object: o})
 		}
 	} else {
 		o := &corev1.Secret{Metadata: meta, Data: map[string][]byte{"k": []byte(value)}, Immutable: frozen}
-		_, err = w.c.Secrets.Create(w.t.Context(), &corev1.CreateSecretRequest{Object: o})
+		_, err = w.c.Secrets.Create(w.t.Context(), &corev1rpc.CreateSecretRequest{Object: o})
 		if apierrors.Is(err, apierrors.AlreadyExists) {
-			_, err = w.c.Secrets.Update(w.t.Context(), &corev1.UpdateSecretRequest{Object: o})
+			_, err = w.c.Secrets.Update(w.t.Context(), &corev1rpc.UpdateSecretRequest{Object: o})
 		}
 	}
 	if err != nil {

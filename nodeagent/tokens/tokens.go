@@ -30,6 +30,7 @@ import (
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 const (
@@ -46,7 +47,7 @@ const (
 // Config says what a Manager works with. Accounts is required.
 type Config struct {
 	// Accounts reaches the API.
-	Accounts corev1.ServiceAccountsClient
+	Accounts corev1rpc.ServiceAccountsClient
 	// Max is the most tokens that are remembered, 4096 when 0. What has no room is issued all the same.
 	Max int
 	// Seed makes the jitter repeatable; 0 takes a random one.
@@ -256,7 +257,7 @@ func (m *Manager) call(ctx context.Context, pod *corev1.Pod, k key) (string, tim
 		spec.Audiences = []string{k.audience}
 	}
 	account := pod.GetSpec().GetServiceAccountName()
-	answer, err := m.cfg.Accounts.CreateToken(ctx, &corev1.CreateTokenServiceAccountRequest{
+	answer, err := m.cfg.Accounts.CreateToken(ctx, &corev1rpc.CreateTokenServiceAccountRequest{
 		Namespace: meta.GetNamespace(), Name: account, Object: &authenticationv1.TokenRequest{Spec: spec},
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
@@ -45,7 +46,7 @@ func run(t *testing.T, cfg tokens.Config, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, server: apitest.Start(t)}
 		w.server.React(func(ctx context.Context, method string, _ any) error {
-			if method != corev1.ServiceAccounts_CreateToken_FullMethodName {
+			if method != corev1rpc.ServiceAccounts_CreateToken_FullMethodName {
 				return nil
 			}
 			w.mu.Lock()
@@ -64,7 +65,7 @@ func run(t *testing.T, cfg tokens.Config, test func(t *testing.T, w *world)) {
 		cfg.Accounts = w.server.Agent("n").ServiceAccounts
 		cfg.Logger = slog.New(slog.NewTextHandler(&w.log, nil))
 		w.m = tokens.New(cfg)
-		_, err := w.server.Admin().ServiceAccounts.Create(t.Context(), &corev1.CreateServiceAccountRequest{
+		_, err := w.server.Admin().ServiceAccounts.Create(t.Context(), &corev1rpc.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Name: "builder", Namespace: "default"}},
 		})
 		if err != nil {
@@ -307,7 +308,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 	run(t, tokens.Config{}, func(t *testing.T, w *world) {
 		var asked *authenticationv1.TokenRequestSpec
 		w.server.React(func(_ context.Context, method string, req any) error {
-			if r, ok := req.(*corev1.CreateTokenServiceAccountRequest); ok {
+			if r, ok := req.(*corev1rpc.CreateTokenServiceAccountRequest); ok {
 				asked = r.GetObject().GetSpec()
 			}
 			return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // The functions below serve the standard methods of any kind from a backend. The generated adapters
-// (corev1.PodsBackend) call them with their own types, which gRPC wants.
+// (corev1rpc.PodsBackend) call them with their own types, which gRPC wants.
 
 // writeRequest is what the requests for creations and updates have in common.
 type writeRequest[O any] interface {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -103,18 +104,18 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 const limited = "limited"
 
 func limit(ctx context.Context, c *client.Client) error {
-	if _, err := c.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
+	if _, err := c.Namespaces.Create(ctx, &corev1rpc.CreateNamespaceRequest{
 		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: limited}},
 	}); err != nil {
 		return err
 	}
 	// A controller makes the account, too.
-	if _, err := c.ServiceAccounts.Create(ctx, &corev1.CreateServiceAccountRequest{
+	if _, err := c.ServiceAccounts.Create(ctx, &corev1rpc.CreateServiceAccountRequest{
 		Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: limited, Name: "default"}},
 	}); err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
 		return err
 	}
-	_, err := c.ResourceQuotas.Create(ctx, &corev1.CreateResourceQuotaRequest{Object: &corev1.ResourceQuota{
+	_, err := c.ResourceQuotas.Create(ctx, &corev1rpc.CreateResourceQuotaRequest{Object: &corev1.ResourceQuota{
 		Metadata: &metav1.ObjectMeta{Namespace: limited, Name: "much"},
 		Spec: &corev1.ResourceQuotaSpec{Hard: map[string]*metav1.Quantity{
 			"pods": {String_: "1000000"}, "count/pods": {String_: "1000000"},
@@ -130,7 +131,7 @@ func (b *creates) grpc(
 	return func(round int) (float64, error) {
 		prefix := fmt.Sprintf("g-%s-%d-%d", name, clients, round)
 		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
-			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{
+			_, err := by.Pods.Create(ctx, &corev1rpc.CreatePodRequest{
 				Namespace: namespace, Object: in(namespace, pod(podName(prefix, i), "none")),
 			})
 			return err

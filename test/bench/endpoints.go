@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -67,7 +68,7 @@ func endpoints(
 	for i := range services {
 		name := fmt.Sprint(prefix, "-", i)
 		labels := map[string]string{prefix: name}
-		_, err := c.Services.Create(ctx, &corev1.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{
+		_, err := c.Services.Create(ctx, &corev1rpc.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, // as its slices then are
 			Spec: &corev1.ServiceSpec{Selector: labels, ClusterIP: "None", IpFamilies: []string{"IPv4"},
 				Ports: []*corev1.ServicePort{{Port: 80, Protocol: "TCP", TargetPort: &metav1.IntOrString{IntVal: 80}}}},
@@ -76,7 +77,7 @@ func endpoints(
 			return err
 		}
 		for j := range each {
-			_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+			_, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(name, "-", j), Labels: labels},
 				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "image:1"}}},
 			}})

@@ -10,8 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
+	policyv1rpc "monoplane.dev/api/policy/v1/rpc"
 	"monoplane.dev/client"
 	"monoplane.dev/codec"
 )
@@ -97,7 +99,7 @@ func eviction(pod string) *policyv1.Eviction {
 
 func evictions(by *client.Client) func(ctx context.Context, pod string) error {
 	return func(ctx context.Context, pod string) error {
-		_, err := by.Pods.Evict(ctx, &corev1.EvictPodRequest{Namespace: "default", Name: pod, Object: eviction(pod)})
+		_, err := by.Pods.Evict(ctx, &corev1rpc.EvictPodRequest{Namespace: "default", Name: pod, Object: eviction(pod)})
 		return err
 	}
 }
@@ -108,14 +110,14 @@ func evictable(ctx context.Context, c *client.Client, n int) (*policyv1.PodDisru
 	_, err := drive(ctx, 64, n, func(ctx context.Context, _, i int) error {
 		p := pod(podName("evicted", i), "none")
 		p.Metadata.Labels = map[string]string{"app": "evicted"}
-		p, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: p})
+		p, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 		if err != nil {
 			return err
 		}
 		p = proto.CloneOf(p)
 		p.Status.Phase = "Running"
 		p.Status.Conditions = []*corev1.PodCondition{{Type: "Ready", Status: "True"}}
-		_, err = c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p})
+		_, err = c.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p})
 		return err
 	})
 	if err != nil {
@@ -123,7 +125,7 @@ func evictable(ctx context.Context, c *client.Client, n int) (*policyv1.PodDisru
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	b, err := c.PodDisruptionBudgets.Create(ctx, &policyv1.CreatePodDisruptionBudgetRequest{
+	b, err := c.PodDisruptionBudgets.Create(ctx, &policyv1rpc.CreatePodDisruptionBudgetRequest{
 		Object: &policyv1.PodDisruptionBudget{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "bench"},
 			Spec: &policyv1.PodDisruptionBudgetSpec{MinAvailable: &metav1.IntOrString{},

@@ -13,6 +13,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 )
 
 // everyRequest is the policy that records who has asked for what, without the objects.
@@ -95,7 +96,7 @@ func bound(ctx context.Context, c *cluster, n int) (*http.Client, error) {
 		if i == n-1 {
 			who = user
 		}
-		_, err := c.Client().RoleBindings.Create(ctx, &rbacv1.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
+		_, err := c.Client().RoleBindings.Create(ctx, &rbacv1rpc.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: who},
 			RoleRef:  &rbacv1.RoleRef{ApiGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "edit"},
 			Subjects: []*rbacv1.Subject{{ApiGroup: "rbac.authorization.k8s.io", Kind: "User", Name: who}},

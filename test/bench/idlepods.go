@@ -16,7 +16,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/client"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // probed is how long idle pods are let alone before they are measured: each has been probed a few times by then.
@@ -41,7 +41,7 @@ func benchIdle(ctx context.Context, e *env) error {
 
 func idlePods(ctx context.Context, e *env, c *client.Client) (err error) {
 	defer func() { err = errors.Join(err, removeAll(context.WithoutCancel(ctx), c)) }()
-	if _, err := c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+	if _, err := c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: "default",
 		Object: settings()}); err != nil {
 		return err
 	}

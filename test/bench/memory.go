@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 )
@@ -145,7 +145,7 @@ func runPods(ctx context.Context, p *process, n int) error {
 	}
 	defer c.Close()
 	_, err = drive(ctx, 32, n, func(ctx context.Context, _, i int) error {
-		_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName("p", i), "")})
+		_, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: pod(podName("p", i), "")})
 		return err
 	})
 	if err != nil {

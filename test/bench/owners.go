@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -100,7 +101,7 @@ func theirCollector(ctx context.Context, e *env, n int) error {
 
 // ownerDeleted makes an owner of n objects, deletes it, and returns how long collecting takes.
 func ownerDeleted(ctx context.Context, c *client.Client, policy string, n int) (time.Duration, error) {
-	owner, err := c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+	owner, err := c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: "default",
 		Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "owner"}}})
 	if err != nil {
 		return 0, err
@@ -127,7 +128,7 @@ func deleteMaps(ctx context.Context, c *client.Client, prefix string, n int) err
 
 func createMaps(ctx context.Context, c *client.Client, prefix string, n int, owners []*metav1.OwnerReference) error {
 	_, err := drive(ctx, 32, n, func(ctx context.Context, _, i int) error {
-		_, err := c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+		_, err := c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: "default",
 			Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: podName(prefix, i), OwnerReferences: owners}}})
 		return err
 	})

@@ -8,14 +8,14 @@ import (
 	"net/http"
 	"time"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // fill creates n pods that nobody schedules.
 func fill(ctx context.Context, c *cluster, prefix string, n int) error {
 	_, err := drive(ctx, 64, n, func(ctx context.Context, _, i int) error {
-		_, err := c.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default",
+		_, err := c.Client().Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default",
 			Object: pod(podName(prefix, i), "none")})
 		return err
 	})

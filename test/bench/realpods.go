@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 )
@@ -36,7 +37,7 @@ func realPods(ctx context.Context, e *env, p *process, dir string) (err error) {
 	}
 	defer c.Close()
 	defer func() { err = errors.Join(err, removeAll(context.WithoutCancel(ctx), c)) }()
-	if _, err := c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+	if _, err := c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: "default",
 		Object: settings()}); err != nil {
 		return err
 	}
@@ -147,8 +148,9 @@ func mountedChange(ctx context.Context, e *env, c *client.Client, watch *runWatc
 	changed := settings()
 	changed.Data["mode"] = "changed"
 	begin := time.Now()
-	_, err := c.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{Namespace: "default", Name: changed.Metadata.Name,
-		Object: changed})
+	_, err := c.ConfigMaps.Update(ctx,
+		&corev1rpc.UpdateConfigMapRequest{Namespace: "default", Name: changed.Metadata.Name,
+			Object: changed})
 	if err != nil {
 		return err
 	}
@@ -200,13 +202,13 @@ func settings() *corev1.ConfigMap {
 }
 
 func createReal(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-	_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: p})
+	_, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 	return err
 }
 
 // runWatch counts the pods that have been seen running.
 type runWatch struct {
-	stream  corev1.Pods_WatchClient
+	stream  corev1rpc.Pods_WatchClient
 	running map[string]bool
 }
 

@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/codec"
 )
 
@@ -37,7 +39,7 @@ func scheduleOnObjects(ctx context.Context, e *env, nodes int) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
 	_, err = drive(ctx, 32, nodes, func(ctx context.Context, _, i int) error {
-		_, err := c.SharedClient().Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: nodeObject(i)})
+		_, err := c.SharedClient().Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: nodeObject(i)})
 		return err
 	})
 	if err != nil {
@@ -64,7 +66,7 @@ func scheduleOnObjects(ctx context.Context, e *env, nodes int) (err error) {
 // createClasses creates the priority classes low and high.
 func (s *scheduling) createClasses(ctx context.Context) error {
 	for name, value := range map[string]int32{"low": 1, "high": 1000} {
-		_, err := s.SharedClient().PriorityClasses.Create(ctx, &schedulingv1.CreatePriorityClassRequest{
+		_, err := s.SharedClient().PriorityClasses.Create(ctx, &schedulingv1rpc.CreatePriorityClassRequest{
 			Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: name}, Value: value},
 		})
 		if err != nil {
@@ -190,7 +192,7 @@ func (s *scheduling) create(ctx context.Context, k podKind, i int) error {
 	k.shape(p)
 	var err error
 	if k.grpc {
-		_, err = s.grpc.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: p})
+		_, err = s.grpc.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 	} else {
 		_, err = call(ctx, s.http, http.MethodPost, s.podsURL(), codec.AppendObject(nil, p), http.StatusCreated)
 	}
@@ -227,7 +229,7 @@ func (s *scheduling) prepare(ctx context.Context, k podKind) error {
 		if k.before != nil {
 			k.before(p)
 		}
-		_, err := s.SharedClient().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: p})
+		_, err := s.SharedClient().Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: p})
 		return err
 	})
 	return errors.Join(err, ready(ctx))

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/nodeagent/runtime/ocinode"
 )
 
@@ -93,7 +93,7 @@ func benchRestart(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	_, err = drive(ctx, 64, pods, func(ctx context.Context, _, i int) error {
-		_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName("p", i), "none")})
+		_, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: pod(podName("p", i), "none")})
 		return err
 	})
 	if err = errors.Join(err, c.Close(), p.stop()); err != nil {

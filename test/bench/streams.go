@@ -23,6 +23,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // benchStreams measures exec and port-forward into a process of the runtime "host": over gRPC, and as kubectl does it.
@@ -136,7 +137,7 @@ func (s *streams) execGRPC(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := stream.Send(&corev1.ExecPodRequest{
+	if err := stream.Send(&corev1rpc.ExecPodRequest{
 		Namespace: "default", Name: streamed, Command: command, Stdout: true,
 	}); err != nil {
 		return 0, err
@@ -237,7 +238,7 @@ func (s *streams) forwardGRPC(ctx context.Context) (io.ReadWriteCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := s.grpc.Pods.PortForward(ctx)
 	if err == nil {
-		err = stream.Send(&corev1.PortForwardPodRequest{
+		err = stream.Send(&corev1rpc.PortForwardPodRequest{
 			Namespace: "default", Name: streamed, Ports: []int32{int32(s.port)},
 		})
 	}
@@ -250,7 +251,7 @@ func (s *streams) forwardGRPC(ctx context.Context) (io.ReadWriteCloser, error) {
 
 // overGRPC is a connection over a stream of gRPC.
 type overGRPC struct {
-	stream corev1.Pods_PortForwardClient
+	stream corev1rpc.Pods_PortForwardClient
 	end    context.CancelFunc
 	rest   []byte
 }
@@ -272,7 +273,7 @@ func (o *overGRPC) Read(b []byte) (int, error) {
 }
 
 func (o *overGRPC) Write(b []byte) (int, error) {
-	return len(b), o.stream.Send(&corev1.PortForwardPodRequest{Input: &corev1.StreamInput{Data: b}})
+	return len(b), o.stream.Send(&corev1rpc.PortForwardPodRequest{Input: &corev1.StreamInput{Data: b}})
 }
 
 func (o *overGRPC) Close() error {

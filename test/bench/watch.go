@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -220,7 +220,7 @@ func grpcFanout(ctx context.Context, c *cluster, from string, watchers, events i
 	return float64(watchers*events) / time.Since(begin).Seconds(), err
 }
 
-func receive(stream corev1.Pods_WatchClient, events int) error {
+func receive(stream corev1rpc.Pods_WatchClient, events int) error {
 	for seen := 0; seen < events; {
 		batch, err := stream.Recv()
 		if err != nil {

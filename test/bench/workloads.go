@@ -7,7 +7,9 @@ import (
 	"time"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -64,7 +66,7 @@ func deployments(ctx context.Context, s *side, c *client.Client, name string, n 
 		wanted int32
 	}{
 		{"to Ready", func() error {
-			_, err := c.Deployments.Create(ctx, &appsv1.CreateDeploymentRequest{Object: d})
+			_, err := c.Deployments.Create(ctx, &appsv1rpc.CreateDeploymentRequest{Object: d})
 			return err
 		}, n},
 		{"rolling update, 25% at a time", func() error {
@@ -103,7 +105,7 @@ func indexedJob(
 		},
 	}
 	t, err := s.measure(func() error {
-		if _, err := c.Jobs.Create(ctx, &batchv1.CreateJobRequest{Object: job}); err != nil {
+		if _, err := c.Jobs.Create(ctx, &batchv1rpc.CreateJobRequest{Object: job}); err != nil {
 			return err
 		}
 		return completed(ctx, c, name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -128,7 +129,7 @@ func (r *run) create(ctx context.Context, c *client.Client, name string) error {
 			},
 		})
 	}
-	p, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+	p, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: spec,
 	}})
 	if err != nil {
@@ -181,11 +182,11 @@ func (r *run) count(ctx context.Context, c *client.Client) error {
 	}
 	data := map[string]string{"number": strconv.Itoa(number + 1)}
 	if old == nil {
-		_, err = c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default", Object: &corev1.ConfigMap{
+		_, err = c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: "default", Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Name: ledgerName, Namespace: "default"}, Data: data,
 		}})
 	} else {
-		_, err = c.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{
+		_, err = c.ConfigMaps.Update(ctx, &corev1rpc.UpdateConfigMapRequest{
 			Namespace: "default", Name: ledgerName, Object: &corev1.ConfigMap{Metadata: old.GetMetadata(), Data: data},
 		})
 	}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/test/containerd"
@@ -66,7 +68,7 @@ func (n *network) step(ctx context.Context, c *client.Client, rng *rand.Rand, na
 
 func (n *network) create(ctx context.Context, c *client.Client, name string) (*corev1.Pod, error) {
 	seconds := int64(2)
-	p, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+	p, err := c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": serviceName}},
 		Spec: &corev1.PodSpec{
 			TerminationGracePeriodSeconds: &seconds,
@@ -98,7 +100,7 @@ func (n *network) serve(ctx context.Context, c *client.Client) (*corev1.Service,
 		return s, err
 	}
 	kind := "NodePort"
-	return c.Services.Create(ctx, &corev1.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{
+	return c.Services.Create(ctx, &corev1rpc.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{
 		Metadata: &metav1.ObjectMeta{Name: serviceName, Namespace: "default"},
 		Spec: &corev1.ServiceSpec{
 			Type: kind, Selector: map[string]string{"app": serviceName},
@@ -119,7 +121,7 @@ func (n *network) isolate(ctx context.Context, c *client.Client) error {
 	for _, cidr := range []string{"0.0.0.0/0", "::/0"} {
 		from = append(from, &networkingv1.NetworkPolicyPeer{IpBlock: &networkingv1.IPBlock{Cidr: cidr}})
 	}
-	_, err = c.NetworkPolicies.Create(ctx, &networkingv1.CreateNetworkPolicyRequest{
+	_, err = c.NetworkPolicies.Create(ctx, &networkingv1rpc.CreateNetworkPolicyRequest{
 		Namespace: "default", Object: &networkingv1.NetworkPolicy{
 			Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
 			Spec: &networkingv1.NetworkPolicySpec{

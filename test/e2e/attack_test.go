@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	mpcorev1 "monoplane.dev/api/core/v1"
+	mpcorev1rpc "monoplane.dev/api/core/v1/rpc"
 	mpmetav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -312,7 +312,7 @@ func TestExecsAndDescriptors(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		if err := s.Send(&mpcorev1.ExecPodRequest{Namespace: "default", Name: "runs", Command: command, Stdout: true,
+		if err := s.Send(&mpcorev1rpc.ExecPodRequest{Namespace: "default", Name: "runs", Command: command, Stdout: true,
 			Stderr: true, Stdin: true}); err != nil {
 			return "", err
 		}

@@ -10,6 +10,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -47,15 +48,15 @@ func TestGRPC(t *testing.T) {
 			Name: "main", Image: "host", Command: []string{"sleep", "3600"},
 		}}},
 	}
-	pod, err := cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: want})
+	pod, err := cl.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: ns, Object: want})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: want}); !apierrors.Is(err,
+	if _, err := cl.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: ns, Object: want}); !apierrors.Is(err,
 		apierrors.AlreadyExists) {
 		t.Errorf("create again: %v", err)
 	}
-	_, err = cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: &corev1.Pod{
+	_, err = cl.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: ns, Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: "Bad_Name"}, Spec: &corev1.PodSpec{RestartPolicy: "Sometimes"},
 	}})
 	if !apierrors.Is(err, apierrors.Invalid) {
@@ -136,7 +137,7 @@ func TestGRPCReflectionAndHealth(t *testing.T) {
 	for _, s := range list.GetListServicesResponse().GetService() {
 		names = append(names, s.GetName())
 	}
-	for _, want := range []string{corev1.Pods_ServiceDesc.ServiceName, corev1.Nodes_ServiceDesc.ServiceName,
+	for _, want := range []string{corev1rpc.Pods_ServiceDesc.ServiceName, corev1rpc.Nodes_ServiceDesc.ServiceName,
 		"grpc.health.v1.Health"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("reflection lists %v, not %s", names, want)
@@ -144,7 +145,7 @@ func TestGRPCReflectionAndHealth(t *testing.T) {
 	}
 	file := ask(&reflectionpb.ServerReflectionRequest{
 		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-			FileContainingSymbol: corev1.Pods_ServiceDesc.ServiceName,
+			FileContainingSymbol: corev1rpc.Pods_ServiceDesc.ServiceName,
 		}})
 	if len(file.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 		t.Errorf("reflection does not describe the pods service: %v", file)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/client"
 )
 
@@ -136,7 +137,7 @@ func TestStreamsAreAudited(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := s.Send(&corev1.ExecPodRequest{
+			if err := s.Send(&corev1rpc.ExecPodRequest{
 				Namespace: "default", Name: "runs", Command: []string{"sh", "-c", "cat; exit 3"}, Stdin: true, Stdout: true,
 			}); err != nil {
 				return err
@@ -242,7 +243,7 @@ func TestAttachesAndPortForwardsAreAudited(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Send(&corev1.AttachPodRequest{Namespace: "default", Name: "runs"}); err != nil {
+			if err := s.Send(&corev1rpc.AttachPodRequest{Namespace: "default", Name: "runs"}); err != nil {
 				t.Fatal(err)
 			}
 			return cancel
@@ -359,7 +360,7 @@ func forwardOne(t *testing.T, cl *client.Client, port int) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, req := range []*corev1.PortForwardPodRequest{
+	for _, req := range []*corev1rpc.PortForwardPodRequest{
 		{Namespace: "default", Name: "runs", Ports: []int32{int32(port)}},
 		{Input: &corev1.StreamInput{Data: []byte("hello")}},
 	} {

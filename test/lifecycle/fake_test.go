@@ -22,6 +22,7 @@ import (
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -143,12 +144,12 @@ func (d *driver) create(ctx context.Context, manifest *k8s.Pod, seen *lifecycle.
 		return err
 	}
 	go follow(w, seen)
-	_, err = d.client.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: namespace, Object: p})
+	_, err = d.client.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: namespace, Object: p})
 	return err
 }
 
 // follow shows what a watch brings until it ends.
-func follow(w grpc.ServerStreamingClient[corev1.PodEvents], seen *lifecycle.History) {
+func follow(w grpc.ServerStreamingClient[corev1rpc.PodEvents], seen *lifecycle.History) {
 	for {
 		batch, err := w.Recv()
 		if err != nil {
@@ -205,9 +206,9 @@ func (d *driver) Events(ctx context.Context) ([]string, error) {
 // Config implements lifecycle.Surroundings.
 func (d *driver) Config(ctx context.Context, name string, data map[string]string) error {
 	made := &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
-	_, err := d.client.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: namespace, Object: made})
+	_, err := d.client.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Namespace: namespace, Object: made})
 	if apierrors.Is(err, apierrors.AlreadyExists) {
-		_, err = d.client.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{Namespace: namespace, Name: name,
+		_, err = d.client.ConfigMaps.Update(ctx, &corev1rpc.UpdateConfigMapRequest{Namespace: namespace, Name: name,
 			Object: made})
 	}
 	return err
@@ -226,7 +227,7 @@ func (d *driver) Image(ctx context.Context, container, image string) error {
 				c.Image = cmp.Or(image, "act")
 			}
 		}
-		_, err = d.client.Pods.Update(ctx, &corev1.UpdatePodRequest{Namespace: namespace, Name: d.name, Object: p})
+		_, err = d.client.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Namespace: namespace, Name: d.name, Object: p})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			return err
 		}
@@ -239,9 +240,9 @@ func (d *driver) Now(ctx context.Context, what string) error {
 		s := &corev1.Secret{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: "pull"},
 			Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": fmt.Appendf(nil,
 				`{"auths":{%q:{"username":"user","password":%q}}}`, private, password)}}
-		_, err := d.client.Secrets.Create(ctx, &corev1.CreateSecretRequest{Namespace: namespace, Object: s})
+		_, err := d.client.Secrets.Create(ctx, &corev1rpc.CreateSecretRequest{Namespace: namespace, Object: s})
 		if apierrors.Is(err, apierrors.AlreadyExists) {
-			_, err = d.client.Secrets.Update(ctx, &corev1.UpdateSecretRequest{Namespace: namespace, Name: "pull", Object: s})
+			_, err = d.client.Secrets.Update(ctx, &corev1rpc.UpdateSecretRequest{Namespace: namespace, Name: "pull", Object: s})
 		}
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	upstreamgc "k8s.io/kubernetes/pkg/controller/garbagecollector"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	ourmeta "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/controllers/garbagecollector"
@@ -131,11 +132,11 @@ func collectOurs(t *testing.T, families []family) map[string]string {
 			var err error
 			switch f.kind {
 			case "ConfigMap":
-				o, err = c.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: m}})
+				o, err = c.ConfigMaps.Create(ctx, &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: m}})
 			case "Secret":
-				o, err = c.Secrets.Create(ctx, &corev1.CreateSecretRequest{Object: &corev1.Secret{Metadata: m}})
+				o, err = c.Secrets.Create(ctx, &corev1rpc.CreateSecretRequest{Object: &corev1.Secret{Metadata: m}})
 			default:
-				o, err = c.Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: m}})
+				o, err = c.Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: m}})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/authorization/validation"
 
 	oz "monoplane.dev/api/authorization/v1"
+	ozrpc "monoplane.dev/api/authorization/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
@@ -90,15 +91,15 @@ func reviewFaults(err error) map[fault]bool {
 func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 	cfg := define.Config{Rights: auth.NewAuthorizer(nil, nil)}
 	ctx := authn.WithUser(context.Background(), &authn.User{Name: "ada"})
-	reviews := ourauthorization.SubjectAccessReview(cfg).Server(nil, nil).(oz.SubjectAccessReviewsServer)
-	local := ourauthorization.LocalSubjectAccessReview(cfg).Server(nil, nil).(oz.LocalSubjectAccessReviewsServer)
-	self := ourauthorization.SelfSubjectAccessReview(cfg).Server(nil, nil).(oz.SelfSubjectAccessReviewsServer)
+	reviews := ourauthorization.SubjectAccessReview(cfg).Server(nil, nil).(ozrpc.SubjectAccessReviewsServer)
+	local := ourauthorization.LocalSubjectAccessReview(cfg).Server(nil, nil).(ozrpc.LocalSubjectAccessReviewsServer)
+	self := ourauthorization.SelfSubjectAccessReview(cfg).Server(nil, nil).(ozrpc.SelfSubjectAccessReviewsServer)
 	r := random(t)
 	bad, fine := 0, 0
 	for i := 0; i < *count && bad < 25; i++ {
 		spec := reviewSpec(r)
 		k := &authorizationv1.SubjectAccessReview{ObjectMeta: reviewMeta(r, ""), Spec: spec}
-		_, err := reviews.Create(ctx, &oz.CreateSubjectAccessReviewRequest{
+		_, err := reviews.Create(ctx, &ozrpc.CreateSubjectAccessReviewRequest{
 			Object: mustOurs(t, k, &oz.SubjectAccessReview{}),
 		})
 		if err == nil {
@@ -111,7 +112,7 @@ func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 
 		namespace := mostly(r, []string{"default", "other"})
 		l := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: reviewMeta(r, namespace), Spec: spec}
-		_, err = local.Create(ctx, &oz.CreateLocalSubjectAccessReviewRequest{
+		_, err = local.Create(ctx, &ozrpc.CreateLocalSubjectAccessReviewRequest{
 			Namespace: namespace, Object: mustOurs(t, l, &oz.LocalSubjectAccessReview{}),
 		})
 		theirs = theirFaults(validation.ValidateLocalSubjectAccessReview(
@@ -125,7 +126,7 @@ func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 				ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
 			},
 		}
-		_, err = self.Create(ctx, &oz.CreateSelfSubjectAccessReviewRequest{
+		_, err = self.Create(ctx, &ozrpc.CreateSelfSubjectAccessReviewRequest{
 			Object: mustOurs(t, s, &oz.SelfSubjectAccessReview{}),
 		})
 		theirs = theirFaults(validation.ValidateSelfSubjectAccessReview(

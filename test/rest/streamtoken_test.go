@@ -20,9 +20,11 @@ import (
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	rbacv1 "monoplane.dev/api/rbac/v1"
+	rbacv1rpc "monoplane.dev/api/rbac/v1/rpc"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds/define"
@@ -34,7 +36,7 @@ import (
 // cats is every agent: each command writes what it reads.
 type cats struct{ define.StreamSource }
 
-func (cats) Exec(ctx context.Context, _ string, _ *nodev1.ExecCall) (define.Conversation, error) {
+func (cats) Exec(ctx context.Context, _ string, _ *nodev1rpc.ExecCall) (define.Conversation, error) {
 	said := make(chan *corev1.StreamOutput, 1)
 	said <- &corev1.StreamOutput{}
 	return &cat{ctx, said}, nil
@@ -94,23 +96,23 @@ func TestStreamOutlivesItsToken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: &corev1.Pod{
+	_, err = admin.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"},
 		Spec:     &corev1.PodSpec{NodeName: "n", Containers: []*corev1.Container{{Name: "c", Image: "i"}}},
 	}})
 	must(err)
-	_, err = admin.ServiceAccounts.Create(ctx, &corev1.CreateServiceAccountRequest{Object: &corev1.ServiceAccount{
+	_, err = admin.ServiceAccounts.Create(ctx, &corev1rpc.CreateServiceAccountRequest{Object: &corev1.ServiceAccount{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "runner"},
 	}})
 	must(err)
-	_, err = admin.Roles.Create(ctx, &rbacv1.CreateRoleRequest{Object: &rbacv1.Role{
+	_, err = admin.Roles.Create(ctx, &rbacv1rpc.CreateRoleRequest{Object: &rbacv1.Role{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "runner"},
 		Rules: []*rbacv1.PolicyRule{{
 			Verbs: []string{"get", "create"}, ApiGroups: []string{""}, Resources: []string{"pods/exec"},
 		}},
 	}})
 	must(err)
-	_, err = admin.RoleBindings.Create(ctx, &rbacv1.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
+	_, err = admin.RoleBindings.Create(ctx, &rbacv1rpc.CreateRoleBindingRequest{Object: &rbacv1.RoleBinding{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "runner"},
 		Subjects: []*rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "runner"}},
 		RoleRef:  &rbacv1.RoleRef{ApiGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "runner"},
@@ -133,7 +135,7 @@ func TestStreamOutlivesItsToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seconds := int64(600)
-			token, err := admin.ServiceAccounts.CreateToken(ctx, &corev1.CreateTokenServiceAccountRequest{
+			token, err := admin.ServiceAccounts.CreateToken(ctx, &corev1rpc.CreateTokenServiceAccountRequest{
 				Namespace: "default", Name: "runner", Object: &authenticationv1.TokenRequest{
 					Spec: &authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 				},

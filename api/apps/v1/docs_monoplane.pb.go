@@ -9,45 +9,9 @@ const Docs = "" +
 	"ControllerRevision.data\tThe state, a JSON object that its controller understands. It cannot be changed.\n" +
 	"ControllerRevision.metadata\tIdentity of the revision. The controller that it belongs to is its owner.\n" +
 	"ControllerRevision.revision\tPlace among the revisions of the controller, 0 or more; later states have larger ones.\n" +
-	"ControllerRevisionEvent\tControllerRevisionEvent is one change.\n" +
-	"ControllerRevisionEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ControllerRevisionEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ControllerRevisionEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ControllerRevisionEvents\tControllerRevisionEvents is a batch of changes, oldest first.\n" +
-	"ControllerRevisionEvents.events\tAt least one change.\n" +
 	"ControllerRevisionList\tControllerRevisionList is a list of revisions.\n" +
 	"ControllerRevisionList.items\tThe revisions.\n" +
 	"ControllerRevisionList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"CreateControllerRevisionRequest\tCreateControllerRevisionRequest creates one object.\n" +
-	"CreateControllerRevisionRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateControllerRevisionRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateControllerRevisionRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateControllerRevisionRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateDaemonSetRequest\tCreateDaemonSetRequest creates one object.\n" +
-	"CreateDaemonSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateDaemonSetRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateDaemonSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateDaemonSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateDaemonSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateDeploymentRequest\tCreateDeploymentRequest creates one object.\n" +
-	"CreateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateDeploymentRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateDeploymentRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateDeploymentRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateReplicaSetRequest\tCreateReplicaSetRequest creates one object.\n" +
-	"CreateReplicaSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateReplicaSetRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateReplicaSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateStatefulSetRequest\tCreateStatefulSetRequest creates one object.\n" +
-	"CreateStatefulSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateStatefulSetRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateStatefulSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateStatefulSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateStatefulSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"DaemonSet\tDaemonSet keeps a pod on each node that its template allows, and brings them to a new template node by node.\n" +
 	"DaemonSet.metadata\tIdentity of the DaemonSet. Annotation deprecated.daemonset.template.generation is the server's: it grows with each change of the template.\n" +
 	"DaemonSet.spec\tWhich pods there are to be. Written by users.\n" +
@@ -58,12 +22,6 @@ const Docs = "" +
 	"DaemonSetCondition.reason\tWhy, in one word.\n" +
 	"DaemonSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"DaemonSetCondition.type\tWhat is said.\n" +
-	"DaemonSetEvent\tDaemonSetEvent is one change.\n" +
-	"DaemonSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"DaemonSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"DaemonSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"DaemonSetEvents\tDaemonSetEvents is a batch of changes, oldest first.\n" +
-	"DaemonSetEvents.events\tAt least one change.\n" +
 	"DaemonSetList\tDaemonSetList is a list of DaemonSets.\n" +
 	"DaemonSetList.items\tThe DaemonSets.\n" +
 	"DaemonSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -98,12 +56,6 @@ const Docs = "" +
 	"DeploymentCondition.reason\tWhy, in one word.\n" +
 	"DeploymentCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"DeploymentCondition.type\tWhat is said: \"Available\", \"Progressing\" or \"ReplicaFailure\".\n" +
-	"DeploymentEvent\tDeploymentEvent is one change.\n" +
-	"DeploymentEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"DeploymentEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"DeploymentEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"DeploymentEvents\tDeploymentEvents is a batch of changes, oldest first.\n" +
-	"DeploymentEvents.events\tAt least one change.\n" +
 	"DeploymentList\tDeploymentList is a list of Deployments.\n" +
 	"DeploymentList.items\tThe Deployments.\n" +
 	"DeploymentList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -139,12 +91,6 @@ const Docs = "" +
 	"ReplicaSetCondition.reason\tWhy, in one word.\n" +
 	"ReplicaSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"ReplicaSetCondition.type\tWhat is said: \"ReplicaFailure\".\n" +
-	"ReplicaSetEvent\tReplicaSetEvent is one change.\n" +
-	"ReplicaSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ReplicaSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ReplicaSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ReplicaSetEvents\tReplicaSetEvents is a batch of changes, oldest first.\n" +
-	"ReplicaSetEvents.events\tAt least one change.\n" +
 	"ReplicaSetList\tReplicaSetList is a list of ReplicaSets.\n" +
 	"ReplicaSetList.items\tThe ReplicaSets.\n" +
 	"ReplicaSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -180,12 +126,6 @@ const Docs = "" +
 	"StatefulSetCondition.reason\tWhy, in one word.\n" +
 	"StatefulSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"StatefulSetCondition.type\tWhat is said.\n" +
-	"StatefulSetEvent\tStatefulSetEvent is one change.\n" +
-	"StatefulSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"StatefulSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"StatefulSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"StatefulSetEvents\tStatefulSetEvents is a batch of changes, oldest first.\n" +
-	"StatefulSetEvents.events\tAt least one change.\n" +
 	"StatefulSetList\tStatefulSetList is a list of StatefulSets.\n" +
 	"StatefulSetList.items\tThe StatefulSets.\n" +
 	"StatefulSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -219,60 +159,4 @@ const Docs = "" +
 	"StatefulSetStatus.updatedReplicas\tHow many are of the revision updateRevision and are not being deleted.\n" +
 	"StatefulSetUpdateStrategy\tStatefulSetUpdateStrategy is how pods of an older template are replaced.\n" +
 	"StatefulSetUpdateStrategy.rollingUpdate\tHow a rolling update goes; only with RollingUpdate.\n" +
-	"StatefulSetUpdateStrategy.type\t\"RollingUpdate\" (default) replaces them, beginning with the highest number; \"OnDelete\" leaves that to users, who delete them.\n" +
-	"UpdateControllerRevisionRequest\tUpdateControllerRevisionRequest replaces one object.\n" +
-	"UpdateControllerRevisionRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateControllerRevisionRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateControllerRevisionRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateControllerRevisionRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateControllerRevisionRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateDaemonSetRequest\tUpdateDaemonSetRequest replaces one object.\n" +
-	"UpdateDaemonSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateDaemonSetRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateDaemonSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateDaemonSetRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateDaemonSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateDaemonSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateDeploymentRequest\tUpdateDeploymentRequest replaces one object.\n" +
-	"UpdateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateDeploymentRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateDeploymentRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateDeploymentRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateDeploymentRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateDeploymentScaleRequest\tUpdateDeploymentScaleRequest replaces the number of replicas of one object.\n" +
-	"UpdateDeploymentScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateDeploymentScaleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateDeploymentScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateDeploymentScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
-	"UpdateDeploymentScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
-	"UpdateDeploymentScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateReplicaSetRequest\tUpdateReplicaSetRequest replaces one object.\n" +
-	"UpdateReplicaSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateReplicaSetRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateReplicaSetRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateReplicaSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateReplicaSetScaleRequest\tUpdateReplicaSetScaleRequest replaces the number of replicas of one object.\n" +
-	"UpdateReplicaSetScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateReplicaSetScaleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateReplicaSetScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateReplicaSetScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
-	"UpdateReplicaSetScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
-	"UpdateReplicaSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateStatefulSetRequest\tUpdateStatefulSetRequest replaces one object.\n" +
-	"UpdateStatefulSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateStatefulSetRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateStatefulSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateStatefulSetRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateStatefulSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateStatefulSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateStatefulSetScaleRequest\tUpdateStatefulSetScaleRequest replaces the number of replicas of one object.\n" +
-	"UpdateStatefulSetScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateStatefulSetScaleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateStatefulSetScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateStatefulSetScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
-	"UpdateStatefulSetScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
-	"UpdateStatefulSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"StatefulSetUpdateStrategy.type\t\"RollingUpdate\" (default) replaces them, beginning with the highest number; \"OnDelete\" leaves that to users, who delete them.\n"

@@ -10,16 +10,6 @@ const Docs = "" +
 	"BoundObjectReference.kind\t\"Pod\", \"Node\" or \"Secret\".\n" +
 	"BoundObjectReference.name\tName of the object. A pod or a secret is in the namespace of the service account.\n" +
 	"BoundObjectReference.uID\tUid of the object; when it is given, another object of that name will not do.\n" +
-	"CreateSelfSubjectReviewRequest\tCreateSelfSubjectReviewRequest asks one question.\n" +
-	"CreateSelfSubjectReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateSelfSubjectReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateSelfSubjectReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateSelfSubjectReviewRequest.object\tThe question.\n" +
-	"CreateTokenReviewRequest\tCreateTokenReviewRequest asks one question.\n" +
-	"CreateTokenReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateTokenReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateTokenReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateTokenReviewRequest.object\tThe question.\n" +
 	"ExtraValue\tExtraValue is a list of values.\n" +
 	"ExtraValue.items\tThe values.\n" +
 	"SelfSubjectReview\tSelfSubjectReview asks who the client is that asks. It is answered when it is created, and never stored.\n" +

@@ -5,27 +5,6 @@ package authorizationv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateLocalSubjectAccessReviewRequest\tCreateLocalSubjectAccessReviewRequest asks one question.\n" +
-	"CreateLocalSubjectAccessReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateLocalSubjectAccessReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateLocalSubjectAccessReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateLocalSubjectAccessReviewRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateLocalSubjectAccessReviewRequest.object\tThe question.\n" +
-	"CreateSelfSubjectAccessReviewRequest\tCreateSelfSubjectAccessReviewRequest asks one question.\n" +
-	"CreateSelfSubjectAccessReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateSelfSubjectAccessReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateSelfSubjectAccessReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateSelfSubjectAccessReviewRequest.object\tThe question.\n" +
-	"CreateSelfSubjectRulesReviewRequest\tCreateSelfSubjectRulesReviewRequest asks one question.\n" +
-	"CreateSelfSubjectRulesReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateSelfSubjectRulesReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateSelfSubjectRulesReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateSelfSubjectRulesReviewRequest.object\tThe question.\n" +
-	"CreateSubjectAccessReviewRequest\tCreateSubjectAccessReviewRequest asks one question.\n" +
-	"CreateSubjectAccessReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreateSubjectAccessReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreateSubjectAccessReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateSubjectAccessReviewRequest.object\tThe question.\n" +
 	"ExtraValue\tExtraValue is a list of values.\n" +
 	"ExtraValue.items\tThe values.\n" +
 	"FieldSelectorAttributes\tFieldSelectorAttributes are a field selector, in one of two forms.\n" +

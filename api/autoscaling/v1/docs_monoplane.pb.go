@@ -5,12 +5,6 @@ package autoscalingv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateHorizontalPodAutoscalerRequest\tCreateHorizontalPodAutoscalerRequest creates one object.\n" +
-	"CreateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateHorizontalPodAutoscalerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CrossVersionObjectReference\tCrossVersionObjectReference names an object of the same namespace.\n" +
 	"CrossVersionObjectReference.apiVersion\tGroup and version of the kind, such as \"apps/v1\"; the group decides.\n" +
 	"CrossVersionObjectReference.kind\tKind of the object, such as \"Deployment\".\n" +
@@ -19,12 +13,6 @@ const Docs = "" +
 	"HorizontalPodAutoscaler.metadata\tIdentity of the autoscaler.\n" +
 	"HorizontalPodAutoscaler.spec\tWhat is scaled, and how far. Written by users.\n" +
 	"HorizontalPodAutoscaler.status\tWhat was measured and decided last. Written by the controller, through the status subresource.\n" +
-	"HorizontalPodAutoscalerEvent\tHorizontalPodAutoscalerEvent is one change.\n" +
-	"HorizontalPodAutoscalerEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"HorizontalPodAutoscalerEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"HorizontalPodAutoscalerEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"HorizontalPodAutoscalerEvents\tHorizontalPodAutoscalerEvents is a batch of changes, oldest first.\n" +
-	"HorizontalPodAutoscalerEvents.events\tAt least one change.\n" +
 	"HorizontalPodAutoscalerList\tHorizontalPodAutoscalerList is a list of autoscalers.\n" +
 	"HorizontalPodAutoscalerList.items\tThe autoscalers.\n" +
 	"HorizontalPodAutoscalerList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -47,11 +35,4 @@ const Docs = "" +
 	"ScaleSpec.replicas\tHow many replicas the object is to have.\n" +
 	"ScaleStatus\tScaleStatus is what is there.\n" +
 	"ScaleStatus.replicas\tHow many replicas the object has.\n" +
-	"ScaleStatus.selector\tWhich pods they are, in the form of a query.\n" +
-	"UpdateHorizontalPodAutoscalerRequest\tUpdateHorizontalPodAutoscalerRequest replaces one object.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateHorizontalPodAutoscalerRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"ScaleStatus.selector\tWhich pods they are, in the form of a query.\n"

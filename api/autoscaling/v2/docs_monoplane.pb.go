@@ -13,12 +13,6 @@ const Docs = "" +
 	"ContainerResourceMetricStatus.container\tName of the container.\n" +
 	"ContainerResourceMetricStatus.current\tWhat it was.\n" +
 	"ContainerResourceMetricStatus.name\t\"cpu\" or \"memory\".\n" +
-	"CreateHorizontalPodAutoscalerRequest\tCreateHorizontalPodAutoscalerRequest creates one object.\n" +
-	"CreateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateHorizontalPodAutoscalerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CrossVersionObjectReference\tCrossVersionObjectReference names an object of the same namespace.\n" +
 	"CrossVersionObjectReference.apiVersion\tGroup and version of the kind, such as \"apps/v1\"; the group decides.\n" +
 	"CrossVersionObjectReference.kind\tKind of the object, such as \"Deployment\".\n" +
@@ -51,12 +45,6 @@ const Docs = "" +
 	"HorizontalPodAutoscalerCondition.reason\tOne word for machines.\n" +
 	"HorizontalPodAutoscalerCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"HorizontalPodAutoscalerCondition.type\t\"AbleToScale\", \"ScalingActive\" or \"ScalingLimited\".\n" +
-	"HorizontalPodAutoscalerEvent\tHorizontalPodAutoscalerEvent is one change.\n" +
-	"HorizontalPodAutoscalerEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"HorizontalPodAutoscalerEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"HorizontalPodAutoscalerEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"HorizontalPodAutoscalerEvents\tHorizontalPodAutoscalerEvents is a batch of changes, oldest first.\n" +
-	"HorizontalPodAutoscalerEvents.events\tAt least one change.\n" +
 	"HorizontalPodAutoscalerList\tHorizontalPodAutoscalerList is a list of autoscalers.\n" +
 	"HorizontalPodAutoscalerList.items\tThe autoscalers.\n" +
 	"HorizontalPodAutoscalerList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -118,11 +106,4 @@ const Docs = "" +
 	"ResourceMetricSource.target\tWhat the average should be: a percentage of what the pods request, or a value.\n" +
 	"ResourceMetricStatus\tResourceMetricStatus is what the pods used of a resource.\n" +
 	"ResourceMetricStatus.current\tWhat it was.\n" +
-	"ResourceMetricStatus.name\t\"cpu\" or \"memory\".\n" +
-	"UpdateHorizontalPodAutoscalerRequest\tUpdateHorizontalPodAutoscalerRequest replaces one object.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateHorizontalPodAutoscalerRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateHorizontalPodAutoscalerRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"ResourceMetricStatus.name\t\"cpu\" or \"memory\".\n"

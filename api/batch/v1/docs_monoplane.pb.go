@@ -5,28 +5,10 @@ package batchv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateCronJobRequest\tCreateCronJobRequest creates one object.\n" +
-	"CreateCronJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateCronJobRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateCronJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateCronJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateCronJobRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateJobRequest\tCreateJobRequest creates one object.\n" +
-	"CreateJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateJobRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateJobRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CronJob\tCronJob makes a Job at each of the times of a schedule.\n" +
 	"CronJob.metadata\tIdentity of the CronJob. Its name is at most 52 characters long: those of its Jobs end with a number.\n" +
 	"CronJob.spec\tWhen there are to be Jobs, and which. Written by users.\n" +
 	"CronJob.status\tWhich Jobs there are. Written by the controller, through the status subresource.\n" +
-	"CronJobEvent\tCronJobEvent is one change.\n" +
-	"CronJobEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"CronJobEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"CronJobEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"CronJobEvents\tCronJobEvents is a batch of changes, oldest first.\n" +
-	"CronJobEvents.events\tAt least one change.\n" +
 	"CronJobList\tCronJobList is a list of CronJobs.\n" +
 	"CronJobList.items\tThe CronJobs.\n" +
 	"CronJobList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -54,12 +36,6 @@ const Docs = "" +
 	"JobCondition.reason\tWhy, in one word.\n" +
 	"JobCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"JobCondition.type\tWhat is said: \"Suspended\", \"SuccessCriteriaMet\", \"FailureTarget\", \"Complete\" or \"Failed\".\n" +
-	"JobEvent\tJobEvent is one change.\n" +
-	"JobEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"JobEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"JobEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"JobEvents\tJobEvents is a batch of changes, oldest first.\n" +
-	"JobEvents.events\tAt least one change.\n" +
 	"JobList\tJobList is a list of Jobs.\n" +
 	"JobList.items\tThe Jobs.\n" +
 	"JobList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -115,18 +91,4 @@ const Docs = "" +
 	"SuccessPolicyRule.succeededIndexes\tIndexes that have to succeed, such as \"1,3-5,7\": all of them without succeededCount.\n" +
 	"UncountedTerminatedPods\tUncountedTerminatedPods are pods that have ended and are not yet in the counts.\n" +
 	"UncountedTerminatedPods.failed\tThe uids of pods that have failed.\n" +
-	"UncountedTerminatedPods.succeeded\tThe uids of pods that have succeeded.\n" +
-	"UpdateCronJobRequest\tUpdateCronJobRequest replaces one object.\n" +
-	"UpdateCronJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateCronJobRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateCronJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateCronJobRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateCronJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateCronJobRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateJobRequest\tUpdateJobRequest replaces one object.\n" +
-	"UpdateJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateJobRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateJobRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateJobRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"UncountedTerminatedPods.succeeded\tThe uids of pods that have succeeded.\n"

@@ -16,12 +16,6 @@ const Docs = "" +
 	"CertificateSigningRequestCondition.reason\tOne word for machines.\n" +
 	"CertificateSigningRequestCondition.status\t\"True\", \"False\" or \"Unknown\"; only \"True\" for the three decisions.\n" +
 	"CertificateSigningRequestCondition.type\t\"Approved\", \"Denied\", \"Failed\", or another word.\n" +
-	"CertificateSigningRequestEvent\tCertificateSigningRequestEvent is one change.\n" +
-	"CertificateSigningRequestEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"CertificateSigningRequestEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"CertificateSigningRequestEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"CertificateSigningRequestEvents\tCertificateSigningRequestEvents is a batch of changes, oldest first.\n" +
-	"CertificateSigningRequestEvents.events\tAt least one change.\n" +
 	"CertificateSigningRequestList\tCertificateSigningRequestList is a list of requests.\n" +
 	"CertificateSigningRequestList.items\tThe requests.\n" +
 	"CertificateSigningRequestList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -37,16 +31,5 @@ const Docs = "" +
 	"CertificateSigningRequestStatus\tCertificateSigningRequestStatus is what was decided.\n" +
 	"CertificateSigningRequestStatus.certificate\tThe certificate in PEM, perhaps followed by those of intermediate authorities. Once there it stays.\n" +
 	"CertificateSigningRequestStatus.conditions\t\"Approved\" or \"Denied\", and \"Failed\" when the signer could not sign. None of them goes away again.\n" +
-	"CreateCertificateSigningRequestRequest\tCreateCertificateSigningRequestRequest creates one object.\n" +
-	"CreateCertificateSigningRequestRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateCertificateSigningRequestRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateCertificateSigningRequestRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateCertificateSigningRequestRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"ExtraValue\tExtraValue is a list of values.\n" +
-	"ExtraValue.items\tThe values.\n" +
-	"UpdateCertificateSigningRequestRequest\tUpdateCertificateSigningRequestRequest replaces one object.\n" +
-	"UpdateCertificateSigningRequestRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateCertificateSigningRequestRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateCertificateSigningRequestRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateCertificateSigningRequestRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateCertificateSigningRequestRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"ExtraValue.items\tThe values.\n"

@@ -5,21 +5,9 @@ package coordinationv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateLeaseRequest\tCreateLeaseRequest creates one object.\n" +
-	"CreateLeaseRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateLeaseRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateLeaseRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateLeaseRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateLeaseRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"Lease\tLease is a claim that its holder renews.\n" +
 	"Lease.metadata\tIdentity of the lease.\n" +
 	"Lease.spec\tWho holds it and for how long.\n" +
-	"LeaseEvent\tLeaseEvent is one change.\n" +
-	"LeaseEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"LeaseEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"LeaseEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"LeaseEvents\tLeaseEvents is a batch of changes, oldest first.\n" +
-	"LeaseEvents.events\tAt least one change.\n" +
 	"LeaseList\tLeaseList is a list of leases.\n" +
 	"LeaseList.items\tThe leases.\n" +
 	"LeaseList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -30,11 +18,4 @@ const Docs = "" +
 	"LeaseSpec.leaseTransitions\tHow often the holder changed.\n" +
 	"LeaseSpec.preferredHolder\tCandidate that should take it.\n" +
 	"LeaseSpec.renewTime\tWhen the holder last renewed it.\n" +
-	"LeaseSpec.strategy\tHow a new holder is chosen among candidates.\n" +
-	"UpdateLeaseRequest\tUpdateLeaseRequest replaces one object.\n" +
-	"UpdateLeaseRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateLeaseRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateLeaseRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateLeaseRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateLeaseRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateLeaseRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"LeaseSpec.strategy\tHow a new holder is chosen among candidates.\n"

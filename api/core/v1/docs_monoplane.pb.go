@@ -17,15 +17,6 @@ const Docs = "" +
 	"AppArmorProfile\tAppArmorProfile is an AppArmor profile.\n" +
 	"AppArmorProfile.localhostProfile\tName of the profile on the node, for Localhost.\n" +
 	"AppArmorProfile.type\t\"RuntimeDefault\", \"Localhost\" or \"Unconfined\".\n" +
-	"AttachPodRequest\tAttachPodRequest says what of a container's first process is wanted. Its fields, besides the input, are those of PodAttachOptions, and count in the first message only.\n" +
-	"AttachPodRequest.container\tContainer; may be empty when the pod has one.\n" +
-	"AttachPodRequest.input\tWhat goes in; any message may have some.\n" +
-	"AttachPodRequest.name\tName of the pod.\n" +
-	"AttachPodRequest.namespace\tNamespace of the pod.\n" +
-	"AttachPodRequest.stderr\tThe errors are wanted; with a terminal they are part of the output.\n" +
-	"AttachPodRequest.stdin\tWhat goes in is passed on, if the container has an input.\n" +
-	"AttachPodRequest.stdout\tThe output is wanted; that and the errors are when neither is asked for, nor the input.\n" +
-	"AttachPodRequest.tty\tThe container has a terminal, and the client too.\n" +
 	"AttachedVolume\tAttachedVolume is a volume attached to a node.\n" +
 	"AttachedVolume.devicePath\tDevice on the node.\n" +
 	"AttachedVolume.name\tName of the volume.\n" +
@@ -45,13 +36,6 @@ const Docs = "" +
 	"AzureFileVolumeSource.readOnly\tMount it read-only.\n" +
 	"AzureFileVolumeSource.secretName\tSecret with the storage account.\n" +
 	"AzureFileVolumeSource.shareName\tName of the share.\n" +
-	"BindPodRequest\tBindPodRequest assigns a pod to a node.\n" +
-	"BindPodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"BindPodRequest.fieldManager\tName of the program that writes.\n" +
-	"BindPodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"BindPodRequest.name\tName of the pod; empty takes it from the binding's metadata.\n" +
-	"BindPodRequest.namespace\tNamespace of the pod.\n" +
-	"BindPodRequest.object\tThe binding.\n" +
 	"Binding\tBinding assigns a pod to a node.\n" +
 	"Binding.metadata\tName and namespace of the pod. A uid and a resourceVersion, when set, must be the pod's when it is bound.\n" +
 	"Binding.target\tThe node, by its name. A uid and a resourceVersion, when set, must be the node's when the pod is bound.\n" +
@@ -115,12 +99,6 @@ const Docs = "" +
 	"ConfigMapEnvSource\tConfigMapEnvSource is a config map whose keys become variables.\n" +
 	"ConfigMapEnvSource.localObjectReference\tThe config map.\n" +
 	"ConfigMapEnvSource.optional\tGo on when it does not exist.\n" +
-	"ConfigMapEvent\tConfigMapEvent is one change.\n" +
-	"ConfigMapEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ConfigMapEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ConfigMapEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ConfigMapEvents\tConfigMapEvents is a batch of changes, oldest first.\n" +
-	"ConfigMapEvents.events\tAt least one change.\n" +
 	"ConfigMapKeySelector\tConfigMapKeySelector is a key of a config map.\n" +
 	"ConfigMapKeySelector.key\tThe key.\n" +
 	"ConfigMapKeySelector.localObjectReference\tThe config map.\n" +
@@ -226,100 +204,6 @@ const Docs = "" +
 	"ContainerStatus.volumeMounts\tMounts in force.\n" +
 	"ContainerUser\tContainerUser is identity of a container's first process.\n" +
 	"ContainerUser.linux\tIdentity on Linux.\n" +
-	"CreateConfigMapRequest\tCreateConfigMapRequest creates one object.\n" +
-	"CreateConfigMapRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateConfigMapRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateConfigMapRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateConfigMapRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateConfigMapRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateEndpointsRequest\tCreateEndpointsRequest creates one object.\n" +
-	"CreateEndpointsRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateEndpointsRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateEndpointsRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateEndpointsRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateEndpointsRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateEventRequest\tCreateEventRequest creates one object.\n" +
-	"CreateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateEventRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateEventRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateEventRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateLimitRangeRequest\tCreateLimitRangeRequest creates one object.\n" +
-	"CreateLimitRangeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateLimitRangeRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateLimitRangeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateLimitRangeRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateLimitRangeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateNamespaceRequest\tCreateNamespaceRequest creates one object.\n" +
-	"CreateNamespaceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateNamespaceRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateNamespaceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateNamespaceRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateNodeRequest\tCreateNodeRequest creates one object.\n" +
-	"CreateNodeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateNodeRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateNodeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateNodeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreatePersistentVolumeClaimRequest\tCreatePersistentVolumeClaimRequest creates one object.\n" +
-	"CreatePersistentVolumeClaimRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePersistentVolumeClaimRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePersistentVolumeClaimRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePersistentVolumeClaimRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePersistentVolumeClaimRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreatePersistentVolumeRequest\tCreatePersistentVolumeRequest creates one object.\n" +
-	"CreatePersistentVolumeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePersistentVolumeRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePersistentVolumeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePersistentVolumeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreatePodRequest\tCreatePodRequest creates one object.\n" +
-	"CreatePodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePodRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePodRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreatePodTemplateRequest\tCreatePodTemplateRequest creates one object.\n" +
-	"CreatePodTemplateRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePodTemplateRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePodTemplateRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePodTemplateRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateReplicationControllerRequest\tCreateReplicationControllerRequest creates one object.\n" +
-	"CreateReplicationControllerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateReplicationControllerRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateReplicationControllerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateReplicationControllerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateReplicationControllerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateResourceQuotaRequest\tCreateResourceQuotaRequest creates one object.\n" +
-	"CreateResourceQuotaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateResourceQuotaRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateResourceQuotaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateResourceQuotaRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateResourceQuotaRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateSecretRequest\tCreateSecretRequest creates one object.\n" +
-	"CreateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateSecretRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateSecretRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateSecretRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateSecretRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateServiceAccountRequest\tCreateServiceAccountRequest creates one object.\n" +
-	"CreateServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateServiceAccountRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateServiceRequest\tCreateServiceRequest creates one object.\n" +
-	"CreateServiceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateServiceRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateServiceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateServiceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateServiceRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateTokenServiceAccountRequest\tCreateTokenServiceAccountRequest asks for a token of a service account. It is the body of subresource token of ServiceAccount, and the answer is the request with what was granted. It is never stored.\n" +
-	"CreateTokenServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateTokenServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateTokenServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateTokenServiceAccountRequest.name\tName of the serviceaccount; empty takes it from the tokenrequest's metadata.\n" +
-	"CreateTokenServiceAccountRequest.namespace\tNamespace of the serviceaccount.\n" +
-	"CreateTokenServiceAccountRequest.object\tThe tokenrequest.\n" +
 	"DaemonEndpoint\tDaemonEndpoint is a port of the agent.\n" +
 	"DaemonEndpoint.Port\tPort number; upstream spells it with a capital.\n" +
 	"DownwardAPIProjection\tDownwardAPIProjection is fields of the pod in a projected volume.\n" +
@@ -352,12 +236,6 @@ const Docs = "" +
 	"Endpoints\tEndpoints are the addresses behind the service of the same name. What knows EndpointSlices reads those: Endpoints have one address family, at most 1000 addresses, and no endpoints that are about to go.\n" +
 	"Endpoints.metadata\tIdentity of the endpoints: the name of the service. Label endpointslice.kubernetes.io/skip-mirror \"true\" keeps them from being copied to EndpointSlices.\n" +
 	"Endpoints.subsets\tAddresses and their ports; each address has each port of its subset.\n" +
-	"EndpointsEvent\tEndpointsEvent is one change.\n" +
-	"EndpointsEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"EndpointsEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"EndpointsEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"EndpointsEvents\tEndpointsEvents is a batch of changes, oldest first.\n" +
-	"EndpointsEvents.events\tAt least one change.\n" +
 	"EndpointsList\tEndpointsList is a list of endpoints.\n" +
 	"EndpointsList.items\tThe endpoints.\n" +
 	"EndpointsList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -422,12 +300,6 @@ const Docs = "" +
 	"Event.series\tHow it repeats; absent for a single event.\n" +
 	"Event.source\tWho reported it, in the old form.\n" +
 	"Event.type\t\"Normal\" or \"Warning\".\n" +
-	"EventEvent\tEventEvent is one change.\n" +
-	"EventEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"EventEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"EventEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"EventEvents\tEventEvents is a batch of changes, oldest first.\n" +
-	"EventEvents.events\tAt least one change.\n" +
 	"EventList\tEventList is a list of events.\n" +
 	"EventList.items\tThe events.\n" +
 	"EventList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -437,25 +309,8 @@ const Docs = "" +
 	"EventSource\tEventSource says who reported an event, in the old form.\n" +
 	"EventSource.component\tName of the component.\n" +
 	"EventSource.host\tNode of the component.\n" +
-	"EvictPodRequest\tEvictPodRequest asks for the graceful deletion of a pod, unless a PodDisruptionBudget forbids it. It is the body of subresource eviction of Pod, and never stored.\n" +
-	"EvictPodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"EvictPodRequest.fieldManager\tName of the program that writes.\n" +
-	"EvictPodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"EvictPodRequest.name\tName of the pod; empty takes it from the eviction's metadata.\n" +
-	"EvictPodRequest.namespace\tNamespace of the pod.\n" +
-	"EvictPodRequest.object\tThe eviction.\n" +
 	"ExecAction\tExecAction runs a program in the container.\n" +
 	"ExecAction.command\tProgram and arguments, without a shell. Exit code 0 is success.\n" +
-	"ExecPodRequest\tExecPodRequest says what is run in a container, and what of it is wanted. Its fields, besides the input, are those of PodExecOptions, and count in the first message only.\n" +
-	"ExecPodRequest.command\tThe command and its arguments; no shell reads it.\n" +
-	"ExecPodRequest.container\tContainer; may be empty when the pod has one.\n" +
-	"ExecPodRequest.input\tWhat goes in; any message may have some.\n" +
-	"ExecPodRequest.name\tName of the pod.\n" +
-	"ExecPodRequest.namespace\tNamespace of the pod.\n" +
-	"ExecPodRequest.stderr\tIts errors are wanted; with a terminal they are part of the output.\n" +
-	"ExecPodRequest.stdin\tThe command has an input.\n" +
-	"ExecPodRequest.stdout\tIts output is wanted; that and its errors are when neither is asked for, nor an input.\n" +
-	"ExecPodRequest.tty\tThe command gets a terminal.\n" +
 	"FCVolumeSource\tFCVolumeSource is a Fibre Channel disk.\n" +
 	"FCVolumeSource.fsType\tFilesystem type.\n" +
 	"FCVolumeSource.lun\tUnit number on the target.\n" +
@@ -565,12 +420,6 @@ const Docs = "" +
 	"LimitRange\tLimitRange says how much each container, pod or claim of its namespace may ask for, and what containers get that ask for nothing.\n" +
 	"LimitRange.metadata\tIdentity of the range.\n" +
 	"LimitRange.spec\tThe limits.\n" +
-	"LimitRangeEvent\tLimitRangeEvent is one change.\n" +
-	"LimitRangeEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"LimitRangeEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"LimitRangeEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"LimitRangeEvents\tLimitRangeEvents is a batch of changes, oldest first.\n" +
-	"LimitRangeEvents.events\tAt least one change.\n" +
 	"LimitRangeItem\tLimitRangeItem is the limits of one type of things.\n" +
 	"LimitRangeItem.default\tThe limits of containers that have none, by resource; the most, where nothing is said.\n" +
 	"LimitRangeItem.defaultRequest\tThe requests of containers that have none, by resource; where nothing is said the default limit, else the least.\n" +
@@ -599,19 +448,6 @@ const Docs = "" +
 	"LocalVolumeSource\tLocalVolumeSource is a directory or device of one node.\n" +
 	"LocalVolumeSource.fsType\tFilesystem type, when the path is a device.\n" +
 	"LocalVolumeSource.path\tPath on the node.\n" +
-	"LogPodRequest\tLogPodRequest says what of a log is streamed. The fields are those of PodLogOptions.\n" +
-	"LogPodRequest.container\tContainer; may be empty when the pod has one.\n" +
-	"LogPodRequest.follow\tGo on with new lines until the container ends.\n" +
-	"LogPodRequest.insecureSkipTLSVerifyBackend\tAccepted and of no effect: the server never dials the node.\n" +
-	"LogPodRequest.limitBytes\tStop after that many bytes.\n" +
-	"LogPodRequest.name\tName of the pod.\n" +
-	"LogPodRequest.namespace\tNamespace of the pod.\n" +
-	"LogPodRequest.previous\tThe instance before the last restart.\n" +
-	"LogPodRequest.sinceSeconds\tOnly lines written in the last seconds.\n" +
-	"LogPodRequest.sinceTime\tOnly lines written at or after this time, in the form of RFC 3339.\n" +
-	"LogPodRequest.stream\t\"All\" (default), \"Stdout\" or \"Stderr\".\n" +
-	"LogPodRequest.tailLines\tOnly that many last lines.\n" +
-	"LogPodRequest.timestamps\tPut the time of writing before each line.\n" +
 	"ModifyVolumeStatus\tModifyVolumeStatus is a change of a volume's attributes that is under way.\n" +
 	"ModifyVolumeStatus.status\t\"Pending\", \"InProgress\" or \"Infeasible\".\n" +
 	"ModifyVolumeStatus.targetVolumeAttributesClassName\tClass of the attributes that are wanted.\n" +
@@ -629,12 +465,6 @@ const Docs = "" +
 	"NamespaceCondition.reason\tOne word for machines.\n" +
 	"NamespaceCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"NamespaceCondition.type\tWhich aspect, such as \"NamespaceContentRemaining\".\n" +
-	"NamespaceEvent\tNamespaceEvent is one change.\n" +
-	"NamespaceEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"NamespaceEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"NamespaceEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"NamespaceEvents\tNamespaceEvents is a batch of changes, oldest first.\n" +
-	"NamespaceEvents.events\tAt least one change.\n" +
 	"NamespaceList\tNamespaceList is a list of namespaces.\n" +
 	"NamespaceList.items\tThe namespaces.\n" +
 	"NamespaceList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -673,12 +503,6 @@ const Docs = "" +
 	"NodeConfigStatus.lastKnownGood\tConfiguration to fall back to.\n" +
 	"NodeDaemonEndpoints\tNodeDaemonEndpoints is ports of the agent.\n" +
 	"NodeDaemonEndpoints.kubeletEndpoint\tPort of the agent's server; 0 here, since the agent dials the server.\n" +
-	"NodeEvent\tNodeEvent is one change.\n" +
-	"NodeEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"NodeEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"NodeEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"NodeEvents\tNodeEvents is a batch of changes, oldest first.\n" +
-	"NodeEvents.events\tAt least one change.\n" +
 	"NodeFeatures\tNodeFeatures is features of a node's runtime.\n" +
 	"NodeFeatures.supplementalGroupsPolicy\tWhether the field of that name is supported.\n" +
 	"NodeList\tNodeList is a list of nodes.\n" +
@@ -764,12 +588,6 @@ const Docs = "" +
 	"PersistentVolumeClaimCondition.reason\tOne word for machines.\n" +
 	"PersistentVolumeClaimCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"PersistentVolumeClaimCondition.type\tWhich aspect, such as \"Resizing\".\n" +
-	"PersistentVolumeClaimEvent\tPersistentVolumeClaimEvent is one change.\n" +
-	"PersistentVolumeClaimEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PersistentVolumeClaimEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PersistentVolumeClaimEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PersistentVolumeClaimEvents\tPersistentVolumeClaimEvents is a batch of changes, oldest first.\n" +
-	"PersistentVolumeClaimEvents.events\tAt least one change.\n" +
 	"PersistentVolumeClaimList\tPersistentVolumeClaimList is a list of claims.\n" +
 	"PersistentVolumeClaimList.items\tThe claims.\n" +
 	"PersistentVolumeClaimList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -798,12 +616,6 @@ const Docs = "" +
 	"PersistentVolumeClaimVolumeSource\tPersistentVolumeClaimVolumeSource is the volume bound to a claim.\n" +
 	"PersistentVolumeClaimVolumeSource.claimName\tName of the claim.\n" +
 	"PersistentVolumeClaimVolumeSource.readOnly\tMount it read-only.\n" +
-	"PersistentVolumeEvent\tPersistentVolumeEvent is one change.\n" +
-	"PersistentVolumeEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PersistentVolumeEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PersistentVolumeEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PersistentVolumeEvents\tPersistentVolumeEvents is a batch of changes, oldest first.\n" +
-	"PersistentVolumeEvents.events\tAt least one change.\n" +
 	"PersistentVolumeList\tPersistentVolumeList is a list of volumes.\n" +
 	"PersistentVolumeList.items\tThe volumes.\n" +
 	"PersistentVolumeList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -895,12 +707,6 @@ const Docs = "" +
 	"PodDNSConfigOption\tPodDNSConfigOption is one resolver option.\n" +
 	"PodDNSConfigOption.name\tName, such as \"ndots\".\n" +
 	"PodDNSConfigOption.value\tValue; absent for options without one.\n" +
-	"PodEvent\tPodEvent is one change.\n" +
-	"PodEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PodEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PodEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PodEvents\tPodEvents is a batch of changes, oldest first.\n" +
-	"PodEvents.events\tAt least one change.\n" +
 	"PodExecOptions\tPodExecOptions says what is run in a container, and what of it is wanted.\n" +
 	"PodExecOptions.command\tThe command and its arguments; no shell reads it.\n" +
 	"PodExecOptions.container\tContainer; may be empty when the pod has one.\n" +
@@ -1028,23 +834,12 @@ const Docs = "" +
 	"PodTemplate\tPodTemplate is a description of pods that is kept for programs which make pods of it. Nothing in the server does.\n" +
 	"PodTemplate.metadata\tIdentity of the template. Its generation grows with every change of template.\n" +
 	"PodTemplate.template\tThe pods that are to be made. Written by users; all of it can be changed.\n" +
-	"PodTemplateEvent\tPodTemplateEvent is one change.\n" +
-	"PodTemplateEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PodTemplateEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PodTemplateEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PodTemplateEvents\tPodTemplateEvents is a batch of changes, oldest first.\n" +
-	"PodTemplateEvents.events\tAt least one change.\n" +
 	"PodTemplateList\tPodTemplateList is a list of pod templates.\n" +
 	"PodTemplateList.items\tThe templates.\n" +
 	"PodTemplateList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"PodTemplateSpec\tPodTemplateSpec describes pods that are made of it.\n" +
 	"PodTemplateSpec.metadata\tLabels, annotations and finalizers of the pods; the rest is up to who makes them.\n" +
 	"PodTemplateSpec.spec\tWhat the pods are to run.\n" +
-	"PortForwardPodRequest\tPortForwardPodRequest says which port of a pod is wanted. Its fields, besides the input, are those of PodPortForwardOptions, and count in the first message only.\n" +
-	"PortForwardPodRequest.input\tWhat goes in; any message may have some.\n" +
-	"PortForwardPodRequest.name\tName of the pod.\n" +
-	"PortForwardPodRequest.namespace\tNamespace of the pod.\n" +
-	"PortForwardPodRequest.ports\tPorts; over HTTP each connection names its own.\n" +
 	"PortStatus\tPortStatus is the state of one port of a load balancer.\n" +
 	"PortStatus.error\tWhat is wrong with the port, in one word for machines, with a prefix such as \"example.com/\" where a provider has made the word up.\n" +
 	"PortStatus.port\tNumber of the port.\n" +
@@ -1080,23 +875,10 @@ const Docs = "" +
 	"ProxyInput.end\tThe body ends here.\n" +
 	"ProxyInput.headers\tHeaders, Host among them.\n" +
 	"ProxyInput.method\tMethod, such as \"POST\"; \"GET\" when empty. It decides which right is needed.\n" +
-	"ProxyNodeRequest\tProxyNodeRequest says which document of a node's agent is asked for. The fields are those of NodeProxyOptions.\n" +
-	"ProxyNodeRequest.name\tName of the node.\n" +
-	"ProxyNodeRequest.path\tPath at the agent, such as \"stats/summary\"; it may have a query behind it.\n" +
 	"ProxyOutput\tProxyOutput is a piece of the answer. The first one has the code and the headers.\n" +
 	"ProxyOutput.code\tHTTP status code. With 101 the protocol has been switched, and all data that follows is of that.\n" +
 	"ProxyOutput.data\tA piece of the body.\n" +
 	"ProxyOutput.headers\tHeaders.\n" +
-	"ProxyPodRequest\tProxyPodRequest says where at a pod an HTTP request goes. Its fields, besides the input, are those of PodProxyOptions, and count in the first message only.\n" +
-	"ProxyPodRequest.input\tA piece of the request; every message has one.\n" +
-	"ProxyPodRequest.name\tName of the pod.\n" +
-	"ProxyPodRequest.namespace\tNamespace of the pod.\n" +
-	"ProxyPodRequest.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
-	"ProxyServiceRequest\tProxyServiceRequest says where at a pod of a service an HTTP request goes. Its fields, besides the input, are those of ServiceProxyOptions, and count in the first message only.\n" +
-	"ProxyServiceRequest.input\tA piece of the request; every message has one.\n" +
-	"ProxyServiceRequest.name\tName of the service.\n" +
-	"ProxyServiceRequest.namespace\tNamespace of the service.\n" +
-	"ProxyServiceRequest.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
 	"QuobyteVolumeSource\tQuobyteVolumeSource is a Quobyte volume.\n" +
 	"QuobyteVolumeSource.group\tGroup of the mount.\n" +
 	"QuobyteVolumeSource.readOnly\tMount it read-only.\n" +
@@ -1132,12 +914,6 @@ const Docs = "" +
 	"ReplicationControllerCondition.reason\tWhy, in one word.\n" +
 	"ReplicationControllerCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"ReplicationControllerCondition.type\tWhat is said: \"ReplicaFailure\".\n" +
-	"ReplicationControllerEvent\tReplicationControllerEvent is one change.\n" +
-	"ReplicationControllerEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ReplicationControllerEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ReplicationControllerEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ReplicationControllerEvents\tReplicationControllerEvents is a batch of changes, oldest first.\n" +
-	"ReplicationControllerEvents.events\tAt least one change.\n" +
 	"ReplicationControllerList\tReplicationControllerList is a list of ReplicationControllers.\n" +
 	"ReplicationControllerList.items\tThe ReplicationControllers.\n" +
 	"ReplicationControllerList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -1168,12 +944,6 @@ const Docs = "" +
 	"ResourceQuota.metadata\tIdentity of the quota.\n" +
 	"ResourceQuota.spec\tWhat is limited.\n" +
 	"ResourceQuota.status\tWhat is used. Written by the quota controller. What creates objects does not go by it, but by the objects that there are.\n" +
-	"ResourceQuotaEvent\tResourceQuotaEvent is one change.\n" +
-	"ResourceQuotaEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ResourceQuotaEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ResourceQuotaEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ResourceQuotaEvents\tResourceQuotaEvents is a batch of changes, oldest first.\n" +
-	"ResourceQuotaEvents.events\tAt least one change.\n" +
 	"ResourceQuotaList\tResourceQuotaList is a list of quotas.\n" +
 	"ResourceQuotaList.items\tThe quotas.\n" +
 	"ResourceQuotaList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -1236,12 +1006,6 @@ const Docs = "" +
 	"SecretEnvSource\tSecretEnvSource is a secret whose keys become variables.\n" +
 	"SecretEnvSource.localObjectReference\tThe secret.\n" +
 	"SecretEnvSource.optional\tGo on when it does not exist.\n" +
-	"SecretEvent\tSecretEvent is one change.\n" +
-	"SecretEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"SecretEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"SecretEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"SecretEvents\tSecretEvents is a batch of changes, oldest first.\n" +
-	"SecretEvents.events\tAt least one change.\n" +
 	"SecretKeySelector\tSecretKeySelector is a key of a secret.\n" +
 	"SecretKeySelector.key\tThe key.\n" +
 	"SecretKeySelector.localObjectReference\tThe secret.\n" +
@@ -1283,12 +1047,6 @@ const Docs = "" +
 	"ServiceAccount.imagePullSecrets\tRegistry credentials for its pods.\n" +
 	"ServiceAccount.metadata\tIdentity of the service account.\n" +
 	"ServiceAccount.secrets\tSecrets that its pods may use. With annotation kubernetes.io/enforce-mountable-secrets \"true\" they may use no others.\n" +
-	"ServiceAccountEvent\tServiceAccountEvent is one change.\n" +
-	"ServiceAccountEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ServiceAccountEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ServiceAccountEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ServiceAccountEvents\tServiceAccountEvents is a batch of changes, oldest first.\n" +
-	"ServiceAccountEvents.events\tAt least one change.\n" +
 	"ServiceAccountList\tServiceAccountList is a list of service accounts.\n" +
 	"ServiceAccountList.items\tThe service accounts.\n" +
 	"ServiceAccountList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -1296,12 +1054,6 @@ const Docs = "" +
 	"ServiceAccountTokenProjection.audience\tWho the token is for.\n" +
 	"ServiceAccountTokenProjection.expirationSeconds\tLifetime in seconds; 3600 by default.\n" +
 	"ServiceAccountTokenProjection.path\tFile in the volume.\n" +
-	"ServiceEvent\tServiceEvent is one change.\n" +
-	"ServiceEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ServiceEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ServiceEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ServiceEvents\tServiceEvents is a batch of changes, oldest first.\n" +
-	"ServiceEvents.events\tAt least one change.\n" +
 	"ServiceList\tServiceList is a list of services.\n" +
 	"ServiceList.items\tThe services.\n" +
 	"ServiceList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -1405,115 +1157,6 @@ const Docs = "" +
 	"TypedObjectReference.kind\tIts kind.\n" +
 	"TypedObjectReference.name\tIts name.\n" +
 	"TypedObjectReference.namespace\tIts namespace; the claim's own when absent. Kubernetes drops the whole reference unless a feature is on.\n" +
-	"UpdateConfigMapRequest\tUpdateConfigMapRequest replaces one object.\n" +
-	"UpdateConfigMapRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateConfigMapRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateConfigMapRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateConfigMapRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateConfigMapRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateConfigMapRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateEndpointsRequest\tUpdateEndpointsRequest replaces one object.\n" +
-	"UpdateEndpointsRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateEndpointsRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateEndpointsRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateEndpointsRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateEndpointsRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateEndpointsRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateEventRequest\tUpdateEventRequest replaces one object.\n" +
-	"UpdateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateEventRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateEventRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateEventRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateEventRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateLimitRangeRequest\tUpdateLimitRangeRequest replaces one object.\n" +
-	"UpdateLimitRangeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateLimitRangeRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateLimitRangeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateLimitRangeRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateLimitRangeRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateLimitRangeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateNamespaceRequest\tUpdateNamespaceRequest replaces one object.\n" +
-	"UpdateNamespaceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateNamespaceRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateNamespaceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateNamespaceRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateNamespaceRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateNodeRequest\tUpdateNodeRequest replaces one object.\n" +
-	"UpdateNodeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateNodeRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateNodeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateNodeRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateNodeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdatePersistentVolumeClaimRequest\tUpdatePersistentVolumeClaimRequest replaces one object.\n" +
-	"UpdatePersistentVolumeClaimRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePersistentVolumeClaimRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePersistentVolumeClaimRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePersistentVolumeClaimRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePersistentVolumeClaimRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdatePersistentVolumeClaimRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdatePersistentVolumeRequest\tUpdatePersistentVolumeRequest replaces one object.\n" +
-	"UpdatePersistentVolumeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePersistentVolumeRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePersistentVolumeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePersistentVolumeRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePersistentVolumeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdatePodRequest\tUpdatePodRequest replaces one object.\n" +
-	"UpdatePodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePodRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePodRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdatePodRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdatePodTemplateRequest\tUpdatePodTemplateRequest replaces one object.\n" +
-	"UpdatePodTemplateRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePodTemplateRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePodTemplateRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePodTemplateRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdatePodTemplateRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateReplicationControllerRequest\tUpdateReplicationControllerRequest replaces one object.\n" +
-	"UpdateReplicationControllerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateReplicationControllerRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateReplicationControllerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateReplicationControllerRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateReplicationControllerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateReplicationControllerRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateReplicationControllerScaleRequest\tUpdateReplicationControllerScaleRequest replaces the number of replicas of one object.\n" +
-	"UpdateReplicationControllerScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateReplicationControllerScaleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateReplicationControllerScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateReplicationControllerScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
-	"UpdateReplicationControllerScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
-	"UpdateReplicationControllerScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateResourceQuotaRequest\tUpdateResourceQuotaRequest replaces one object.\n" +
-	"UpdateResourceQuotaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateResourceQuotaRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateResourceQuotaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateResourceQuotaRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateResourceQuotaRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateResourceQuotaRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateSecretRequest\tUpdateSecretRequest replaces one object.\n" +
-	"UpdateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateSecretRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateSecretRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateSecretRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateSecretRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateSecretRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateServiceAccountRequest\tUpdateServiceAccountRequest replaces one object.\n" +
-	"UpdateServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateServiceAccountRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateServiceAccountRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateServiceRequest\tUpdateServiceRequest replaces one object.\n" +
-	"UpdateServiceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateServiceRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateServiceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateServiceRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateServiceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateServiceRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"Volume\tVolume is a named volume of a pod.\n" +
 	"Volume.name\tName, unique in the pod.\n" +
 	"Volume.volumeSource\tWhere its content comes from.\n" +

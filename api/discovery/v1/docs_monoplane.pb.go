@@ -5,12 +5,6 @@ package discoveryv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateEndpointSliceRequest\tCreateEndpointSliceRequest creates one object.\n" +
-	"CreateEndpointSliceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateEndpointSliceRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateEndpointSliceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateEndpointSliceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateEndpointSliceRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"Endpoint\tEndpoint is one place where a service can be had.\n" +
 	"Endpoint.addresses\tIts addresses, of the slice's type, at least one. Who uses endpoints looks at the first.\n" +
 	"Endpoint.conditions\tWhat can be expected of it.\n" +
@@ -37,23 +31,10 @@ const Docs = "" +
 	"EndpointSlice.endpoints\tThe endpoints, at most 1000.\n" +
 	"EndpointSlice.metadata\tIdentity of the slice. Label endpointslice.kubernetes.io/managed-by says who writes it.\n" +
 	"EndpointSlice.ports\tPorts of every endpoint; each has a name of its own.\n" +
-	"EndpointSliceEvent\tEndpointSliceEvent is one change.\n" +
-	"EndpointSliceEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"EndpointSliceEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"EndpointSliceEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"EndpointSliceEvents\tEndpointSliceEvents is a batch of changes, oldest first.\n" +
-	"EndpointSliceEvents.events\tAt least one change.\n" +
 	"EndpointSliceList\tEndpointSliceList is a list of slices.\n" +
 	"EndpointSliceList.items\tThe slices.\n" +
 	"EndpointSliceList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"ForNode\tForNode is a node that should use an endpoint.\n" +
 	"ForNode.name\tIts name.\n" +
 	"ForZone\tForZone is a zone that should use an endpoint.\n" +
-	"ForZone.name\tIts name.\n" +
-	"UpdateEndpointSliceRequest\tUpdateEndpointSliceRequest replaces one object.\n" +
-	"UpdateEndpointSliceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateEndpointSliceRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateEndpointSliceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateEndpointSliceRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateEndpointSliceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateEndpointSliceRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"ForZone.name\tIts name.\n"

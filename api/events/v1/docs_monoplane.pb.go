@@ -5,12 +5,6 @@ package eventsv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateEventRequest\tCreateEventRequest creates one object.\n" +
-	"CreateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateEventRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateEventRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateEventRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"Event\tEvent is something that happened to an object; the same data as monoplane.core.v1.Event under newer names.\n" +
 	"Event.action\tWhat was done or failed.\n" +
 	"Event.deprecatedCount\tHow often it happened.\n" +
@@ -27,22 +21,9 @@ const Docs = "" +
 	"Event.reportingInstance\tWhich instance of it.\n" +
 	"Event.series\tHow it repeats; absent for a single event.\n" +
 	"Event.type\t\"Normal\" or \"Warning\".\n" +
-	"EventEvent\tEventEvent is one change.\n" +
-	"EventEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"EventEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"EventEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"EventEvents\tEventEvents is a batch of changes, oldest first.\n" +
-	"EventEvents.events\tAt least one change.\n" +
 	"EventList\tEventList is a list of events.\n" +
 	"EventList.items\tThe events.\n" +
 	"EventList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"EventSeries\tEventSeries says how an event repeats.\n" +
 	"EventSeries.count\tHow often it has happened.\n" +
-	"EventSeries.lastObservedTime\tWhen it last happened.\n" +
-	"UpdateEventRequest\tUpdateEventRequest replaces one object.\n" +
-	"UpdateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateEventRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateEventRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateEventRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateEventRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"EventSeries.lastObservedTime\tWhen it last happened.\n"

@@ -5,16 +5,6 @@ package flowcontrolv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateFlowSchemaRequest\tCreateFlowSchemaRequest creates one object.\n" +
-	"CreateFlowSchemaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateFlowSchemaRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateFlowSchemaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateFlowSchemaRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreatePriorityLevelConfigurationRequest\tCreatePriorityLevelConfigurationRequest creates one object.\n" +
-	"CreatePriorityLevelConfigurationRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePriorityLevelConfigurationRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePriorityLevelConfigurationRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePriorityLevelConfigurationRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"ExemptPriorityLevelConfiguration\tExemptPriorityLevelConfiguration is about a level whose requests never wait.\n" +
 	"ExemptPriorityLevelConfiguration.lendablePercent\tHow much of that other levels may use, in percent; 0 when absent.\n" +
 	"ExemptPriorityLevelConfiguration.nominalConcurrencyShares\tShare of the level in what is served at once; 0 when absent.\n" +
@@ -30,12 +20,6 @@ const Docs = "" +
 	"FlowSchemaCondition.reason\tWhy, in one word, for programs.\n" +
 	"FlowSchemaCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"FlowSchemaCondition.type\tWhat it is about, such as \"Dangling\": the priority level is missing.\n" +
-	"FlowSchemaEvent\tFlowSchemaEvent is one change.\n" +
-	"FlowSchemaEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"FlowSchemaEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"FlowSchemaEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"FlowSchemaEvents\tFlowSchemaEvents is a batch of changes, oldest first.\n" +
-	"FlowSchemaEvents.events\tAt least one change.\n" +
 	"FlowSchemaList\tFlowSchemaList is a list of schemas.\n" +
 	"FlowSchemaList.items\tThe schemas.\n" +
 	"FlowSchemaList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -73,12 +57,6 @@ const Docs = "" +
 	"PriorityLevelConfigurationCondition.reason\tWhy, in one word, for programs.\n" +
 	"PriorityLevelConfigurationCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"PriorityLevelConfigurationCondition.type\tWhat it is about.\n" +
-	"PriorityLevelConfigurationEvent\tPriorityLevelConfigurationEvent is one change.\n" +
-	"PriorityLevelConfigurationEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PriorityLevelConfigurationEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PriorityLevelConfigurationEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PriorityLevelConfigurationEvents\tPriorityLevelConfigurationEvents is a batch of changes, oldest first.\n" +
-	"PriorityLevelConfigurationEvents.events\tAt least one change.\n" +
 	"PriorityLevelConfigurationList\tPriorityLevelConfigurationList is a list of levels.\n" +
 	"PriorityLevelConfigurationList.items\tThe levels.\n" +
 	"PriorityLevelConfigurationList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -108,17 +86,5 @@ const Docs = "" +
 	"Subject.kind\tWhich of the other fields is given: \"User\", \"Group\" or \"ServiceAccount\".\n" +
 	"Subject.serviceAccount\tA service account.\n" +
 	"Subject.user\tA user.\n" +
-	"UpdateFlowSchemaRequest\tUpdateFlowSchemaRequest replaces one object.\n" +
-	"UpdateFlowSchemaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateFlowSchemaRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateFlowSchemaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateFlowSchemaRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateFlowSchemaRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdatePriorityLevelConfigurationRequest\tUpdatePriorityLevelConfigurationRequest replaces one object.\n" +
-	"UpdatePriorityLevelConfigurationRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePriorityLevelConfigurationRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePriorityLevelConfigurationRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePriorityLevelConfigurationRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePriorityLevelConfigurationRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UserSubject\tUserSubject is one user.\n" +
 	"UserSubject.name\tName of the user; \"*\" is all.\n"

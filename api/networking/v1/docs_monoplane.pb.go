@@ -5,23 +5,6 @@ package networkingv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateIngressClassRequest\tCreateIngressClassRequest creates one object.\n" +
-	"CreateIngressClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateIngressClassRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateIngressClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateIngressClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateIngressRequest\tCreateIngressRequest creates one object.\n" +
-	"CreateIngressRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateIngressRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateIngressRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateIngressRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateIngressRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateNetworkPolicyRequest\tCreateNetworkPolicyRequest creates one object.\n" +
-	"CreateNetworkPolicyRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateNetworkPolicyRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateNetworkPolicyRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateNetworkPolicyRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateNetworkPolicyRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"HTTPIngressPath\tHTTPIngressPath is where requests for a path go.\n" +
 	"HTTPIngressPath.backend\tWhere the requests go.\n" +
 	"HTTPIngressPath.path\tThe path, which begins with a slash; without one every path.\n" +
@@ -41,12 +24,6 @@ const Docs = "" +
 	"IngressClass\tIngressClass names a controller of ingresses. One with annotation ingressclass.kubernetes.io/is-default-class \"true\" is that of ingresses that name none.\n" +
 	"IngressClass.metadata\tIdentity of the class.\n" +
 	"IngressClass.spec\tWhich controller it is.\n" +
-	"IngressClassEvent\tIngressClassEvent is one change.\n" +
-	"IngressClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"IngressClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"IngressClassEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"IngressClassEvents\tIngressClassEvents is a batch of changes, oldest first.\n" +
-	"IngressClassEvents.events\tAt least one change.\n" +
 	"IngressClassList\tIngressClassList is a list of classes.\n" +
 	"IngressClassList.items\tThe classes.\n" +
 	"IngressClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -59,12 +36,6 @@ const Docs = "" +
 	"IngressClassSpec\tIngressClassSpec says which controller a class means.\n" +
 	"IngressClassSpec.controller\tName of the controller, a domain with a path such as \"example.com/ingress\". Fixed.\n" +
 	"IngressClassSpec.parameters\tWhat the controller reads besides.\n" +
-	"IngressEvent\tIngressEvent is one change.\n" +
-	"IngressEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"IngressEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"IngressEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"IngressEvents\tIngressEvents is a batch of changes, oldest first.\n" +
-	"IngressEvents.events\tAt least one change.\n" +
 	"IngressList\tIngressList is a list of ingresses.\n" +
 	"IngressList.items\tThe ingresses.\n" +
 	"IngressList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -102,12 +73,6 @@ const Docs = "" +
 	"NetworkPolicyEgressRule\tNetworkPolicyEgressRule is traffic that pods may send: to any of these peers, on any of these ports.\n" +
 	"NetworkPolicyEgressRule.ports\tThe ports; none for all.\n" +
 	"NetworkPolicyEgressRule.to\tThe peers; none for all.\n" +
-	"NetworkPolicyEvent\tNetworkPolicyEvent is one change.\n" +
-	"NetworkPolicyEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"NetworkPolicyEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"NetworkPolicyEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"NetworkPolicyEvents\tNetworkPolicyEvents is a batch of changes, oldest first.\n" +
-	"NetworkPolicyEvents.events\tAt least one change.\n" +
 	"NetworkPolicyIngressRule\tNetworkPolicyIngressRule is traffic that pods may get: from any of these peers, on any of these ports.\n" +
 	"NetworkPolicyIngressRule.from\tThe peers; none for all.\n" +
 	"NetworkPolicyIngressRule.ports\tThe ports; none for all.\n" +
@@ -129,24 +94,4 @@ const Docs = "" +
 	"NetworkPolicySpec.policyTypes\tWhat the policy is about, \"Ingress\", \"Egress\" or both. By default \"Ingress\", and \"Egress\" when egress is given.\n" +
 	"ServiceBackendPort\tServiceBackendPort is a port of a service, by its name or number.\n" +
 	"ServiceBackendPort.name\tName of the port.\n" +
-	"ServiceBackendPort.number\tNumber of the port.\n" +
-	"UpdateIngressClassRequest\tUpdateIngressClassRequest replaces one object.\n" +
-	"UpdateIngressClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateIngressClassRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateIngressClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateIngressClassRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateIngressClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateIngressRequest\tUpdateIngressRequest replaces one object.\n" +
-	"UpdateIngressRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateIngressRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateIngressRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateIngressRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateIngressRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateIngressRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateNetworkPolicyRequest\tUpdateNetworkPolicyRequest replaces one object.\n" +
-	"UpdateNetworkPolicyRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateNetworkPolicyRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateNetworkPolicyRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateNetworkPolicyRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateNetworkPolicyRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateNetworkPolicyRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"ServiceBackendPort.number\tNumber of the port.\n"

@@ -5,87 +5,16 @@ package nodev1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"AttachCall\tAttachCall joins a container's first process. The answer has a frame without content when that is about to be done.\n" +
-	"AttachCall.options\tWhat is wanted of which container.\n" +
-	"AttachCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
-	"Call\tCall asks the agent for one stream.\n" +
-	"Call.attach\tJoin a container's first process.\n" +
-	"Call.document\tServe a document.\n" +
-	"Call.exec\tRun a command in a container.\n" +
-	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
-	"Call.log\tStream a container's log.\n" +
-	"Call.portForward\tConnect to a port.\n" +
-	"Call.usage\tSay what the node and its pods use.\n" +
-	"ContainerUsage\tContainerUsage is what a container uses.\n" +
-	"ContainerUsage.name\tName of the container.\n" +
-	"ContainerUsage.usage\tWhat it uses.\n" +
-	"CreateRuntimeClassRequest\tCreateRuntimeClassRequest creates one object.\n" +
-	"CreateRuntimeClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateRuntimeClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"Document\tDocument is what an agent serves at a path.\n" +
-	"Document.body\tWhat is served.\n" +
-	"Document.contentType\tType of the body, such as \"application/json\".\n" +
-	"DocumentCall\tDocumentCall asks for a document that kubelets serve. The bytes of the answer are a Document.\n" +
-	"DocumentCall.path\tPath from the root, clean, such as \"/stats/summary\".\n" +
-	"DocumentCall.query\tWhat stands behind the path's question mark, as in a URL.\n" +
-	"ExecCall\tExecCall runs a command in a container. The answer has a frame without content when the command is about to be run.\n" +
-	"ExecCall.options\tWhat is run, and where.\n" +
-	"ExecCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
-	"Frame\tFrame is a piece of an answer, or, from the server, of what goes in.\n" +
-	"Frame.callID\tIn the agent's first frame: the call that is answered.\n" +
-	"Frame.data\tBytes of the stream.\n" +
-	"Frame.error\tIn the agent's last frame: why the call failed; empty for success.\n" +
-	"Frame.input\tFrom the server: what goes in. At most 16 such frames are on their way that the agent has not taken.\n" +
-	"Frame.output\tFrom the agent: what comes out.\n" +
-	"Frame.reason\tWith error: a Kubernetes reason such as \"NotFound\" or \"BadRequest\".\n" +
-	"Frame.taken\tFrom the agent: how many frames of input it has taken since it said so last.\n" +
-	"ListenRequest\tListenRequest says which node listens.\n" +
-	"ListenRequest.node\tName of the node.\n" +
-	"LogCall\tLogCall asks for a container's log.\n" +
-	"LogCall.namespace\tNamespace of the pod.\n" +
-	"LogCall.options\tWhat to stream.\n" +
-	"LogCall.pod\tName of the pod.\n" +
-	"LogCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
 	"Overhead\tOverhead is what the runtime needs for each pod.\n" +
 	"Overhead.podFixed\tAmounts by resource name, such as cpu and memory. Pods of the class get them as spec.overhead.\n" +
-	"PodUsage\tPodUsage is what a pod uses.\n" +
-	"PodUsage.containers\tIts containers that run.\n" +
-	"PodUsage.name\tName of the pod.\n" +
-	"PodUsage.namespace\tNamespace of the pod.\n" +
-	"PortForwardCall\tPortForwardCall connects to a port of a pod. The answer has a frame without content when that is about to be done.\n" +
-	"PortForwardCall.port\tThe port; 0 asks only whether the pod runs.\n" +
-	"PortForwardCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
 	"RuntimeClass\tRuntimeClass is a way to run pods that nodes are configured for, such as in virtual machines. Pods name one in spec.runtimeClassName; those that were made before a change keep what they were given. Written by administrators.\n" +
 	"RuntimeClass.handler\tName of the configuration of the container runtime on the nodes, a DNS label. The image \"host\" and pods that are only simulated know none. It cannot be changed.\n" +
 	"RuntimeClass.metadata\tIdentity of the class.\n" +
 	"RuntimeClass.overhead\tWhat a pod of the class needs beyond its containers; nothing when absent.\n" +
 	"RuntimeClass.scheduling\tWhich nodes can run pods of the class; all when absent.\n" +
-	"RuntimeClassEvent\tRuntimeClassEvent is one change.\n" +
-	"RuntimeClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"RuntimeClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"RuntimeClassEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"RuntimeClassEvents\tRuntimeClassEvents is a batch of changes, oldest first.\n" +
-	"RuntimeClassEvents.events\tAt least one change.\n" +
 	"RuntimeClassList\tRuntimeClassList is a list of runtime classes.\n" +
 	"RuntimeClassList.items\tThe classes.\n" +
 	"RuntimeClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"Scheduling\tScheduling says where pods of a class can run.\n" +
 	"Scheduling.nodeSelector\tLabels that a node must have. Pods of the class get them in their own spec.nodeSelector, which may not contradict.\n" +
-	"Scheduling.tolerations\tTaints that pods of the class accept, besides those of their own.\n" +
-	"UpdateRuntimeClassRequest\tUpdateRuntimeClassRequest replaces one object.\n" +
-	"UpdateRuntimeClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateRuntimeClassRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateRuntimeClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"Usage\tUsage is so much cpu and memory.\n" +
-	"Usage.memory\tThe working set, in bytes.\n" +
-	"Usage.nanoCores\tThousand-millionths of a cpu.\n" +
-	"UsageCall\tUsageCall asks what the node and its pods use. The bytes of the answer are a UsageReport.\n" +
-	"UsageReport\tUsageReport is what a node and its pods use.\n" +
-	"UsageReport.node\tThe node as a whole.\n" +
-	"UsageReport.pods\tThe pods of which something runs.\n" +
-	"UsageReport.time\tWhen it was measured, in nanoseconds since 1970.\n" +
-	"UsageReport.window\tThe time over which cpu is averaged, in nanoseconds.\n"
+	"Scheduling.tolerations\tTaints that pods of the class accept, besides those of their own.\n"

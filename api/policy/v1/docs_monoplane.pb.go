@@ -5,12 +5,6 @@ package policyv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreatePodDisruptionBudgetRequest\tCreatePodDisruptionBudgetRequest creates one object.\n" +
-	"CreatePodDisruptionBudgetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePodDisruptionBudgetRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePodDisruptionBudgetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePodDisruptionBudgetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePodDisruptionBudgetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"Eviction\tEviction asks for the graceful deletion of a pod, unless a PodDisruptionBudget forbids it. It is the body of subresource eviction of Pod, and never stored.\n" +
 	"Eviction.deleteOptions\tHow the pod is to be deleted: with which grace, only with which uid and resourceVersion, or not really.\n" +
 	"Eviction.metadata\tName and namespace of the pod.\n" +
@@ -18,12 +12,6 @@ const Docs = "" +
 	"PodDisruptionBudget.metadata\tIdentity of the budget.\n" +
 	"PodDisruptionBudget.spec\tHow many pods must stay, of which.\n" +
 	"PodDisruptionBudget.status\tHow many there are, and how many may be evicted. Written by the disruption controller, and by the server in the transaction that evicts a pod.\n" +
-	"PodDisruptionBudgetEvent\tPodDisruptionBudgetEvent is one change.\n" +
-	"PodDisruptionBudgetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PodDisruptionBudgetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PodDisruptionBudgetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PodDisruptionBudgetEvents\tPodDisruptionBudgetEvents is a batch of changes, oldest first.\n" +
-	"PodDisruptionBudgetEvents.events\tAt least one change.\n" +
 	"PodDisruptionBudgetList\tPodDisruptionBudgetList is a list of budgets.\n" +
 	"PodDisruptionBudgetList.items\tThe budgets.\n" +
 	"PodDisruptionBudgetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -39,11 +27,4 @@ const Docs = "" +
 	"PodDisruptionBudgetStatus.disruptedPods\tWhen pods were evicted that the controller has not yet seen going. Who is still there after two minutes is counted again.\n" +
 	"PodDisruptionBudgetStatus.disruptionsAllowed\tHow many pods may be evicted now.\n" +
 	"PodDisruptionBudgetStatus.expectedPods\tHow many pods there should be.\n" +
-	"PodDisruptionBudgetStatus.observedGeneration\tGeneration of the budget that the rest of the status tells about. Nothing is evicted while it is an older one.\n" +
-	"UpdatePodDisruptionBudgetRequest\tUpdatePodDisruptionBudgetRequest replaces one object.\n" +
-	"UpdatePodDisruptionBudgetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePodDisruptionBudgetRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePodDisruptionBudgetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePodDisruptionBudgetRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePodDisruptionBudgetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdatePodDisruptionBudgetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"PodDisruptionBudgetStatus.observedGeneration\tGeneration of the budget that the rest of the status tells about. Nothing is evicted while it is an older one.\n"

@@ -15,46 +15,12 @@ const Docs = "" +
 	"ClusterRoleBinding.metadata\tIdentity of the binding.\n" +
 	"ClusterRoleBinding.roleRef\tThe role. Fixed.\n" +
 	"ClusterRoleBinding.subjects\tWho gets the role.\n" +
-	"ClusterRoleBindingEvent\tClusterRoleBindingEvent is one change.\n" +
-	"ClusterRoleBindingEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ClusterRoleBindingEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ClusterRoleBindingEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ClusterRoleBindingEvents\tClusterRoleBindingEvents is a batch of changes, oldest first.\n" +
-	"ClusterRoleBindingEvents.events\tAt least one change.\n" +
 	"ClusterRoleBindingList\tClusterRoleBindingList is a list of bindings.\n" +
 	"ClusterRoleBindingList.items\tThe bindings.\n" +
 	"ClusterRoleBindingList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"ClusterRoleEvent\tClusterRoleEvent is one change.\n" +
-	"ClusterRoleEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"ClusterRoleEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"ClusterRoleEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"ClusterRoleEvents\tClusterRoleEvents is a batch of changes, oldest first.\n" +
-	"ClusterRoleEvents.events\tAt least one change.\n" +
 	"ClusterRoleList\tClusterRoleList is a list of roles.\n" +
 	"ClusterRoleList.items\tThe roles.\n" +
 	"ClusterRoleList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"CreateClusterRoleBindingRequest\tCreateClusterRoleBindingRequest creates one object.\n" +
-	"CreateClusterRoleBindingRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateClusterRoleBindingRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateClusterRoleBindingRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateClusterRoleBindingRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateClusterRoleRequest\tCreateClusterRoleRequest creates one object.\n" +
-	"CreateClusterRoleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateClusterRoleRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateClusterRoleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateClusterRoleRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateRoleBindingRequest\tCreateRoleBindingRequest creates one object.\n" +
-	"CreateRoleBindingRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateRoleBindingRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateRoleBindingRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateRoleBindingRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateRoleBindingRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"CreateRoleRequest\tCreateRoleRequest creates one object.\n" +
-	"CreateRoleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateRoleRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateRoleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateRoleRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreateRoleRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"PolicyRule\tPolicyRule gives verbs on resources, or on paths of what is no resource. \"*\" stands for all.\n" +
 	"PolicyRule.apiGroups\tAPI groups of the resources; \"\" is the core group.\n" +
 	"PolicyRule.nonResourceURLs\tPaths, such as \"/metrics\", or \"/healthz/*\" for all below it. Only in a ClusterRole, and not beside resources.\n" +
@@ -68,21 +34,9 @@ const Docs = "" +
 	"RoleBinding.metadata\tIdentity of the binding.\n" +
 	"RoleBinding.roleRef\tThe role: a Role of the same namespace, or a ClusterRole. Fixed.\n" +
 	"RoleBinding.subjects\tWho gets the role.\n" +
-	"RoleBindingEvent\tRoleBindingEvent is one change.\n" +
-	"RoleBindingEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"RoleBindingEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"RoleBindingEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"RoleBindingEvents\tRoleBindingEvents is a batch of changes, oldest first.\n" +
-	"RoleBindingEvents.events\tAt least one change.\n" +
 	"RoleBindingList\tRoleBindingList is a list of bindings.\n" +
 	"RoleBindingList.items\tThe bindings.\n" +
 	"RoleBindingList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"RoleEvent\tRoleEvent is one change.\n" +
-	"RoleEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"RoleEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"RoleEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"RoleEvents\tRoleEvents is a batch of changes, oldest first.\n" +
-	"RoleEvents.events\tAt least one change.\n" +
 	"RoleList\tRoleList is a list of roles.\n" +
 	"RoleList.items\tThe roles.\n" +
 	"RoleList.metadata\tRevision of the snapshot and the token to go on with.\n" +
@@ -94,30 +48,4 @@ const Docs = "" +
 	"Subject.apiGroup\tIts API group: \"\" for service accounts, \"rbac.authorization.k8s.io\" for users and groups (default).\n" +
 	"Subject.kind\t\"User\", \"Group\" or \"ServiceAccount\".\n" +
 	"Subject.name\tIts name.\n" +
-	"Subject.namespace\tNamespace of a service account.\n" +
-	"UpdateClusterRoleBindingRequest\tUpdateClusterRoleBindingRequest replaces one object.\n" +
-	"UpdateClusterRoleBindingRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateClusterRoleBindingRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateClusterRoleBindingRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateClusterRoleBindingRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateClusterRoleBindingRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateClusterRoleRequest\tUpdateClusterRoleRequest replaces one object.\n" +
-	"UpdateClusterRoleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateClusterRoleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateClusterRoleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateClusterRoleRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateClusterRoleRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateRoleBindingRequest\tUpdateRoleBindingRequest replaces one object.\n" +
-	"UpdateRoleBindingRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateRoleBindingRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateRoleBindingRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateRoleBindingRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateRoleBindingRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateRoleBindingRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
-	"UpdateRoleRequest\tUpdateRoleRequest replaces one object.\n" +
-	"UpdateRoleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateRoleRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateRoleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateRoleRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateRoleRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateRoleRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"Subject.namespace\tNamespace of a service account.\n"

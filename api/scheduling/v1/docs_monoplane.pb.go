@@ -5,24 +5,6 @@ package schedulingv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreatePlacementReviewRequest\tCreatePlacementReviewRequest asks one question.\n" +
-	"CreatePlacementReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
-	"CreatePlacementReviewRequest.fieldManager\tName of the program that asks.\n" +
-	"CreatePlacementReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePlacementReviewRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePlacementReviewRequest.object\tThe question.\n" +
-	"CreatePriorityClassRequest\tCreatePriorityClassRequest creates one object.\n" +
-	"CreatePriorityClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreatePriorityClassRequest.fieldManager\tName of the program that writes.\n" +
-	"CreatePriorityClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePriorityClassRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"CreatePriorityClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
-	"ExplainCall\tExplainCall asks what a scheduler thinks of nodes for a pod.\n" +
-	"ExplainCall.limit\tHow many nodes the answer has at most; 0 means all.\n" +
-	"ExplainCall.nodes\tNames of the nodes to answer for; none means all.\n" +
-	"ExplainCall.pod\tThe pod, complete; it need not be stored.\n" +
-	"ListenSchedulerRequest\tListenSchedulerRequest says which scheduler listens.\n" +
-	"ListenSchedulerRequest.schedulerNames\tThe scheduler names that it serves, one for each of its profiles.\n" +
 	"PlacementHold\tPlacementHold is something that holds a pod back, or has settled its place.\n" +
 	"PlacementHold.message\tThe same in words.\n" +
 	"PlacementHold.reason\t\"SchedulingGated\" (a plugin keeps it out of the queue), \"Bound\", \"Binding\" (its node was picked), \"Terminating\", \"Ended\" or \"NoScheduler\" (no scheduler of that name is connected).\n" +
@@ -76,22 +58,6 @@ const Docs = "" +
 	"PriorityClass.metadata\tIdentity of the class. Names that begin with \"system-\" belong to the built-in classes.\n" +
 	"PriorityClass.preemptionPolicy\tWhether pods of the class may displace pods of lower priority: \"PreemptLowerPriority\" (default) or \"Never\". It cannot be changed.\n" +
 	"PriorityClass.value\tPriority of the pods of the class, up to 1000000000 for classes that are not built in. It cannot be changed.\n" +
-	"PriorityClassEvent\tPriorityClassEvent is one change.\n" +
-	"PriorityClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"PriorityClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"PriorityClassEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"PriorityClassEvents\tPriorityClassEvents is a batch of changes, oldest first.\n" +
-	"PriorityClassEvents.events\tAt least one change.\n" +
 	"PriorityClassList\tPriorityClassList is a list of priority classes.\n" +
 	"PriorityClassList.items\tThe priority classes.\n" +
-	"PriorityClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"SchedulerCall\tSchedulerCall asks a scheduler something.\n" +
-	"SchedulerCall.explain\tExplain a pod's place. The data of the answer is a PlacementReviewStatus.\n" +
-	"SchedulerCall.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
-	"UpdatePriorityClassRequest\tUpdatePriorityClassRequest replaces one object.\n" +
-	"UpdatePriorityClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdatePriorityClassRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdatePriorityClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdatePriorityClassRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdatePriorityClassRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdatePriorityClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"PriorityClassList.metadata\tRevision of the snapshot and the token to go on with.\n"

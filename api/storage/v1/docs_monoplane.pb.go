@@ -5,11 +5,6 @@ package storagev1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
-	"CreateStorageClassRequest\tCreateStorageClassRequest creates one object.\n" +
-	"CreateStorageClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"CreateStorageClassRequest.fieldManager\tName of the program that writes.\n" +
-	"CreateStorageClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreateStorageClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"StorageClass\tStorageClass says how volumes for the claims that name it are made and bound. Written by administrators.\n" +
 	"StorageClass.allowVolumeExpansion\tBound claims of the class may ask for more; false by default. To enlarge the volume is up to its provisioner.\n" +
 	"StorageClass.allowedTopologies\tNodes from which the volumes that are made can be reached; any term. Without terms all nodes.\n" +
@@ -19,18 +14,6 @@ const Docs = "" +
 	"StorageClass.provisioner\tWho makes volumes; \"kubernetes.io/no-provisioner\" for nobody. Fixed after creation.\n" +
 	"StorageClass.reclaimPolicy\tReclaim policy of the volumes that are made: \"Delete\" (default) or \"Retain\". Fixed after creation.\n" +
 	"StorageClass.volumeBindingMode\tWhen claims are bound: \"Immediate\" (default), or \"WaitForFirstConsumer\", once a pod that uses the claim is placed. Fixed after creation.\n" +
-	"StorageClassEvent\tStorageClassEvent is one change.\n" +
-	"StorageClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
-	"StorageClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
-	"StorageClassEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
-	"StorageClassEvents\tStorageClassEvents is a batch of changes, oldest first.\n" +
-	"StorageClassEvents.events\tAt least one change.\n" +
 	"StorageClassList\tStorageClassList is a list of classes.\n" +
 	"StorageClassList.items\tThe classes.\n" +
-	"StorageClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"UpdateStorageClassRequest\tUpdateStorageClassRequest replaces one object.\n" +
-	"UpdateStorageClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
-	"UpdateStorageClassRequest.fieldManager\tName of the program that writes.\n" +
-	"UpdateStorageClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"UpdateStorageClassRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateStorageClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"StorageClassList.metadata\tRevision of the snapshot and the token to go on with.\n"

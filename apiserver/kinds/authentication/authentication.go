@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/object"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
+	authenticationv1rpc "monoplane.dev/api/authentication/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -35,13 +36,13 @@ func SelfSubjectReview(c define.Config) define.Definition {
 }
 
 type tokenReviews struct {
-	authenticationv1.UnimplementedTokenReviewsServer
+	authenticationv1rpc.UnimplementedTokenReviewsServer
 	bearers *authn.Bearers
 }
 
 // Create serves TokenReviews.Create.
 func (s *tokenReviews) Create(
-	ctx context.Context, req *authenticationv1.CreateTokenReviewRequest,
+	ctx context.Context, req *authenticationv1rpc.CreateTokenReviewRequest,
 ) (*authenticationv1.TokenReview, error) {
 	review := req.GetObject()
 	if err := checkOptions(req); err != nil {
@@ -67,13 +68,13 @@ func (s *tokenReviews) Create(
 }
 
 type selfSubjectReviews struct {
-	authenticationv1.UnimplementedSelfSubjectReviewsServer
+	authenticationv1rpc.UnimplementedSelfSubjectReviewsServer
 	clock clock.PassiveClock
 }
 
 // Create serves SelfSubjectReviews.Create.
 func (s selfSubjectReviews) Create(
-	ctx context.Context, req *authenticationv1.CreateSelfSubjectReviewRequest,
+	ctx context.Context, req *authenticationv1rpc.CreateSelfSubjectReviewRequest,
 ) (*authenticationv1.SelfSubjectReview, error) {
 	if err := checkOptions(req); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/object"
 
 	authorizationv1 "monoplane.dev/api/authorization/v1"
+	authorizationv1rpc "monoplane.dev/api/authorization/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -54,13 +55,13 @@ func SelfSubjectAccessReview(c define.Config) define.Definition {
 }
 
 type subjectAccessReviews struct {
-	authorizationv1.UnimplementedSubjectAccessReviewsServer
+	authorizationv1rpc.UnimplementedSubjectAccessReviewsServer
 	reviewer
 }
 
 // Create serves SubjectAccessReviews.Create.
 func (s *subjectAccessReviews) Create(
-	_ context.Context, req *authorizationv1.CreateSubjectAccessReviewRequest,
+	_ context.Context, req *authorizationv1rpc.CreateSubjectAccessReviewRequest,
 ) (*authorizationv1.SubjectAccessReview, error) {
 	review := req.GetObject()
 	f, spec := &validation.Faults{}, review.GetSpec()
@@ -77,13 +78,13 @@ func (s *subjectAccessReviews) Create(
 }
 
 type localSubjectAccessReviews struct {
-	authorizationv1.UnimplementedLocalSubjectAccessReviewsServer
+	authorizationv1rpc.UnimplementedLocalSubjectAccessReviewsServer
 	reviewer
 }
 
 // Create serves LocalSubjectAccessReviews.Create.
 func (s *localSubjectAccessReviews) Create(
-	_ context.Context, req *authorizationv1.CreateLocalSubjectAccessReviewRequest,
+	_ context.Context, req *authorizationv1rpc.CreateLocalSubjectAccessReviewRequest,
 ) (*authorizationv1.LocalSubjectAccessReview, error) {
 	review := object.Clone(req.GetObject())
 	f, spec := &validation.Faults{}, review.GetSpec()
@@ -117,13 +118,13 @@ func (s *localSubjectAccessReviews) Create(
 }
 
 type selfSubjectAccessReviews struct {
-	authorizationv1.UnimplementedSelfSubjectAccessReviewsServer
+	authorizationv1rpc.UnimplementedSelfSubjectAccessReviewsServer
 	reviewer
 }
 
 // Create serves SelfSubjectAccessReviews.Create.
 func (s *selfSubjectAccessReviews) Create(
-	ctx context.Context, req *authorizationv1.CreateSelfSubjectAccessReviewRequest,
+	ctx context.Context, req *authorizationv1rpc.CreateSelfSubjectAccessReviewRequest,
 ) (*authorizationv1.SelfSubjectAccessReview, error) {
 	review := req.GetObject()
 	f, spec := &validation.Faults{}, review.GetSpec()

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/object"
 
 	authorizationv1 "monoplane.dev/api/authorization/v1"
+	authorizationv1rpc "monoplane.dev/api/authorization/v1/rpc"
 )
 
 // SelfSubjectRulesReview describes a question of which nothing is stored: what the client may do.
@@ -21,13 +22,13 @@ func SelfSubjectRulesReview(c define.Config) define.Definition {
 }
 
 type selfSubjectRulesReviews struct {
-	authorizationv1.UnimplementedSelfSubjectRulesReviewsServer
+	authorizationv1rpc.UnimplementedSelfSubjectRulesReviewsServer
 	reviewer
 }
 
 // Create serves SelfSubjectRulesReviews.Create.
 func (s *selfSubjectRulesReviews) Create(
-	ctx context.Context, req *authorizationv1.CreateSelfSubjectRulesReviewRequest,
+	ctx context.Context, req *authorizationv1rpc.CreateSelfSubjectRulesReviewRequest,
 ) (*authorizationv1.SelfSubjectRulesReview, error) {
 	review := req.GetObject()
 	if err := invalid(authorizationv1.SelfSubjectRulesReviewKind, &validation.Faults{}, req); err != nil {

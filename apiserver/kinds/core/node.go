@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -29,7 +30,7 @@ import (
 func Node(c define.Config) define.Definition {
 	n := nodes{deps: c.Deps, audit: c.Audit}
 	return define.Definition{Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
-		return &nodeService{NodesBackend: corev1.NodesBackend{Backend: b}, documents: c.Documents}
+		return &nodeService{NodesBackend: corev1rpc.NodesBackend{Backend: b}, documents: c.Documents}
 	}, Strategy: registry.Typed[*corev1.Node]{
 		Kind:       corev1.NodeKind,
 		Spec:       func(o *corev1.Node) proto.Message { return o.GetSpec() },

@@ -11,14 +11,14 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/define"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // nodeService is the Nodes service: the standard methods from a backend, and Proxy.
 type nodeService struct {
-	corev1.NodesBackend
+	corev1rpc.NodesBackend
 	documents define.DocumentSource
 }
 
@@ -30,7 +30,9 @@ const (
 )
 
 // Proxy serves Nodes.Proxy: nothing is passed on to the machine but the path, and the agent answers what it knows.
-func (s *nodeService) Proxy(req *corev1.ProxyNodeRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *nodeService) Proxy(
+	req *corev1rpc.ProxyNodeRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody],
+) error {
 	ctx, cancel := context.WithTimeout(stream.Context(), documentPatience)
 	defer cancel()
 	if _, err := s.Backend.Get(ctx, &metav1.GetRequest{Name: req.GetName()}); err != nil {
@@ -40,7 +42,7 @@ func (s *nodeService) Proxy(req *corev1.ProxyNodeRequest, stream grpc.ServerStre
 		return apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
 	}
 	path, query := auth.NodePath(req.GetPath())
-	doc, err := s.documents.Document(ctx, req.GetName(), &nodev1.DocumentCall{Path: path, Query: query})
+	doc, err := s.documents.Document(ctx, req.GetName(), &nodev1rpc.DocumentCall{Path: path, Query: query})
 	if err != nil {
 		return err
 	}

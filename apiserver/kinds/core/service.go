@@ -6,6 +6,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // Service describes the kind with package service.
@@ -14,7 +15,7 @@ func Service(c define.Config) define.Definition {
 		Strategy: service.New(c.Deps, c.Services, c.PodNetwork).Strategy(),
 		Server: func(b object.Backend, backendOf func(*object.Kind) object.Backend) any {
 			return &serviceService{
-				ServicesBackend: corev1.ServicesBackend{Backend: b}, agents: c.Streams,
+				ServicesBackend: corev1rpc.ServicesBackend{Backend: b}, agents: c.Streams,
 				endpoints: backendOf(corev1.EndpointsKind), pods: backendOf(corev1.PodKind),
 			}
 		},

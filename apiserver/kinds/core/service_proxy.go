@@ -15,19 +15,20 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // serviceService is the Services service: the standard methods from a backend, and Proxy.
 type serviceService struct {
-	corev1.ServicesBackend
+	corev1rpc.ServicesBackend
 	endpoints, pods object.Backend
 	agents          define.StreamSource
 }
 
 // Proxy serves Services.Proxy (CTR-9): the request goes to one of the ready pods, chosen at random.
 func (s *serviceService) Proxy(
-	stream grpc.BidiStreamingServer[corev1.ProxyServiceRequest, corev1.ProxyOutput],
+	stream grpc.BidiStreamingServer[corev1rpc.ProxyServiceRequest, corev1.ProxyOutput],
 ) error {
 	req, err := stream.Recv()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // ServiceAccount describes the kind, of which only the metadata has rules.
@@ -19,7 +20,7 @@ func ServiceAccount(c define.Config) define.Definition {
 		}.Strategy(),
 		Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
 			return &serviceAccounts{
-				ServiceAccountsBackend: corev1.ServiceAccountsBackend{Backend: b},
+				ServiceAccountsBackend: corev1rpc.ServiceAccountsBackend{Backend: b},
 				tokens:                 c.Tokens, store: c.Deps.Store, clock: c.Deps.Clock,
 			}
 		},

@@ -21,6 +21,7 @@ import (
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -35,7 +36,7 @@ const (
 
 // serviceAccounts is the ServiceAccounts service: the standard methods from a backend, and tokens.
 type serviceAccounts struct {
-	corev1.ServiceAccountsBackend
+	corev1rpc.ServiceAccountsBackend
 	tokens *tokens.Authority
 	store  *store.Store
 	clock  clock.PassiveClock
@@ -43,7 +44,7 @@ type serviceAccounts struct {
 
 // CreateToken serves ServiceAccounts.CreateToken.
 func (s *serviceAccounts) CreateToken(
-	ctx context.Context, req *corev1.CreateTokenServiceAccountRequest,
+	ctx context.Context, req *corev1rpc.CreateTokenServiceAccountRequest,
 ) (*authenticationv1.TokenRequest, error) {
 	if s.tokens == nil {
 		return nil, apierrors.New(apierrors.ServiceUnavailable, "this server has no key to sign tokens with")
@@ -83,7 +84,7 @@ func (s *serviceAccounts) CreateToken(
 
 // account returns the service account that is meant.
 func (s *serviceAccounts) account(
-	ctx context.Context, req *corev1.CreateTokenServiceAccountRequest,
+	ctx context.Context, req *corev1rpc.CreateTokenServiceAccountRequest,
 ) (*corev1.ServiceAccount, error) {
 	m := req.GetObject().GetMetadata()
 	namespace, name := req.GetNamespace(), req.GetName()

@@ -15,8 +15,9 @@ import (
 	"monoplane.dev/rules/servicerange"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 // Config is what the kinds need of the server around them.
@@ -54,14 +55,14 @@ type Config struct {
 // LogStreamer streams a container's log from the agent of a node.
 type LogStreamer interface {
 	// Logs calls send with each piece, in order, and returns when the log ends, ctx ends or send fails.
-	Logs(ctx context.Context, node string, call *nodev1.LogCall, send func([]byte) error) error
+	Logs(ctx context.Context, node string, call *nodev1rpc.LogCall, send func([]byte) error) error
 }
 
 // StreamSource has the agent of a node talk with what runs in containers.
 type StreamSource interface {
-	Exec(ctx context.Context, node string, call *nodev1.ExecCall) (Conversation, error)
-	Attach(ctx context.Context, node string, call *nodev1.AttachCall) (Conversation, error)
-	PortForward(ctx context.Context, node string, call *nodev1.PortForwardCall) (Conversation, error)
+	Exec(ctx context.Context, node string, call *nodev1rpc.ExecCall) (Conversation, error)
+	Attach(ctx context.Context, node string, call *nodev1rpc.AttachCall) (Conversation, error)
+	PortForward(ctx context.Context, node string, call *nodev1rpc.PortForwardCall) (Conversation, error)
 }
 
 // Conversation goes both ways. One goroutine may Send while another calls Recv.
@@ -77,18 +78,18 @@ type Conversation interface {
 
 // UsageSource asks the agent of a node what the node and its pods use.
 type UsageSource interface {
-	Usage(ctx context.Context, node string) (*nodev1.UsageReport, error)
+	Usage(ctx context.Context, node string) (*nodev1rpc.UsageReport, error)
 }
 
 // DocumentSource asks the agent of a node for a document.
 type DocumentSource interface {
-	Document(ctx context.Context, node string, call *nodev1.DocumentCall) (*nodev1.Document, error)
+	Document(ctx context.Context, node string, call *nodev1rpc.DocumentCall) (*nodev1rpc.Document, error)
 }
 
 // Explainer asks a scheduler what it thinks of the nodes for a pod.
 type Explainer interface {
 	// Explain asks the scheduler that the pod chose. It returns nil when there is none of that name.
-	Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error)
+	Explain(ctx context.Context, ask *schedulingv1rpc.ExplainCall) (*schedulingv1.PlacementReviewStatus, error)
 }
 
 // Definition says how a kind is served.

@@ -22,7 +22,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	metricsv1beta1 "monoplane.dev/api/metrics/v1beta1"
-	nodev1 "monoplane.dev/api/node/v1"
+	metricsv1beta1rpc "monoplane.dev/api/metrics/v1beta1/rpc"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // NodeMetrics describes the kind.
@@ -50,8 +51,8 @@ const (
 )
 
 // ask returns the reports of the nodes that answer, by name.
-func (a asker) ask(ctx context.Context, names map[string]bool) map[string]*nodev1.UsageReport {
-	out := make(map[string]*nodev1.UsageReport, len(names))
+func (a asker) ask(ctx context.Context, names map[string]bool) map[string]*nodev1rpc.UsageReport {
+	out := make(map[string]*nodev1rpc.UsageReport, len(names))
 	if a.source == nil {
 		return out
 	}
@@ -85,7 +86,7 @@ func may(ctx context.Context, resource string) error {
 	return auth.Denied(id, auth.Attributes{Verb: "get", Group: "metrics.k8s.io", Resource: resource}, "")
 }
 
-func usage(u *nodev1.Usage) map[string]*metav1.Quantity {
+func usage(u *nodev1rpc.Usage) map[string]*metav1.Quantity {
 	return map[string]*metav1.Quantity{
 		"cpu":    value.NewQuantity(*resource.NewScaledQuantity(u.GetNanoCores(), resource.Nano)),
 		"memory": value.NewQuantity(*resource.NewQuantity(u.GetMemory()/1024*1024, resource.BinarySI)),
@@ -101,7 +102,7 @@ func metadata(o object.Object) *metav1.ObjectMeta {
 }
 
 type nodes struct {
-	metricsv1beta1.UnimplementedNodesServer
+	metricsv1beta1rpc.UnimplementedNodesServer
 	asker
 	objects object.Backend
 }
@@ -148,7 +149,7 @@ func (s *nodes) List(ctx context.Context, req *metav1.ListRequest) (*metricsv1be
 }
 
 // of returns what a node uses, nil without a report.
-func of(node object.Object, r *nodev1.UsageReport) *metricsv1beta1.NodeMetrics {
+func of(node object.Object, r *nodev1rpc.UsageReport) *metricsv1beta1.NodeMetrics {
 	if r == nil {
 		return nil
 	}
@@ -159,7 +160,7 @@ func of(node object.Object, r *nodev1.UsageReport) *metricsv1beta1.NodeMetrics {
 }
 
 type pods struct {
-	metricsv1beta1.UnimplementedPodsServer
+	metricsv1beta1rpc.UnimplementedPodsServer
 	asker
 	objects object.Backend
 }
@@ -202,7 +203,7 @@ func (s *pods) measured(ctx context.Context, all []object.Object) []*metricsv1be
 		}
 	}
 	type key struct{ node, namespace, name string }
-	used := make(map[key]*nodev1.PodUsage)
+	used := make(map[key]*nodev1rpc.PodUsage)
 	reports := s.ask(ctx, names)
 	for node, r := range reports {
 		for _, p := range r.GetPods() {

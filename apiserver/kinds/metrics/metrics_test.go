@@ -7,17 +7,18 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/test/apitest"
 )
 
 // reports are what agents say, by node; others do not answer.
-type reports map[string]*nodev1.UsageReport
+type reports map[string]*nodev1rpc.UsageReport
 
-func (r reports) Usage(_ context.Context, node string) (*nodev1.UsageReport, error) {
+func (r reports) Usage(_ context.Context, node string) (*nodev1rpc.UsageReport, error) {
 	if r[node] == nil {
 		return nil, apierrors.New(apierrors.ServiceUnavailable, "no agent")
 	}
@@ -26,12 +27,12 @@ func (r reports) Usage(_ context.Context, node string) (*nodev1.UsageReport, err
 
 func TestMetrics(t *testing.T) {
 	const at = 1_700_000_000
-	used := func(pods ...string) *nodev1.UsageReport {
-		r := &nodev1.UsageReport{Time: at * int64(time.Second), Window: int64(15 * time.Second),
-			Node: &nodev1.Usage{NanoCores: 1_500_000_000, Memory: 2 << 30}}
+	used := func(pods ...string) *nodev1rpc.UsageReport {
+		r := &nodev1rpc.UsageReport{Time: at * int64(time.Second), Window: int64(15 * time.Second),
+			Node: &nodev1rpc.Usage{NanoCores: 1_500_000_000, Memory: 2 << 30}}
 		for _, p := range pods {
-			r.Pods = append(r.Pods, &nodev1.PodUsage{Namespace: "default", Name: p, Containers: []*nodev1.ContainerUsage{
-				{Name: "c", Usage: &nodev1.Usage{NanoCores: 250_000_000, Memory: 3<<20 + 1}},
+			r.Pods = append(r.Pods, &nodev1rpc.PodUsage{Namespace: "default", Name: p, Containers: []*nodev1rpc.ContainerUsage{
+				{Name: "c", Usage: &nodev1rpc.Usage{NanoCores: 250_000_000, Memory: 3<<20 + 1}},
 			}})
 		}
 		return r
@@ -42,14 +43,14 @@ func TestMetrics(t *testing.T) {
 	api := s.Admin()
 	ctx := t.Context()
 	for _, name := range []string{"n1", "n2", "n3"} {
-		if _, err := s.Agent(name).Nodes.Create(ctx, &corev1.CreateNodeRequest{
+		if _, err := s.Agent(name).Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{
 			Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": name}}},
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, node := range map[string]string{"a": "n1", "b": "n2", "c": "n3", "d": ""} {
-		if _, err := api.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+		if _, err := api.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 			Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
 		}}); err != nil {

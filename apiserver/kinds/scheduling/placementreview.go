@@ -15,6 +15,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 )
 
 // PlacementReview describes a kind of which nothing is stored.
@@ -26,14 +27,14 @@ func PlacementReview(c define.Config) define.Definition {
 
 // placementReviews answers reviews. What the pod alone can tell is answered here, all else by the scheduler.
 type placementReviews struct {
-	schedulingv1.UnimplementedPlacementReviewsServer
+	schedulingv1rpc.UnimplementedPlacementReviewsServer
 	pods      object.Backend
 	scheduler define.Explainer
 }
 
 // Create serves PlacementReviews.Create.
 func (s *placementReviews) Create(
-	ctx context.Context, req *schedulingv1.CreatePlacementReviewRequest,
+	ctx context.Context, req *schedulingv1rpc.CreatePlacementReviewRequest,
 ) (*schedulingv1.PlacementReview, error) {
 	review, opts := req.GetObject(), object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
@@ -124,7 +125,7 @@ func (s *placementReviews) ask(
 	if s.scheduler == nil {
 		return nil, apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to schedulers")
 	}
-	ask := &schedulingv1.ExplainCall{Pod: pod, Nodes: spec.GetNodes(), Limit: spec.GetLimit()}
+	ask := &schedulingv1rpc.ExplainCall{Pod: pod, Nodes: spec.GetNodes(), Limit: spec.GetLimit()}
 	status, err := s.scheduler.Explain(ctx, ask)
 	if status != nil || err != nil {
 		return status, err

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
@@ -165,8 +166,8 @@ func (s *Server) withAccount(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	answer, err := handler(ctx, req)
-	if ns, ok := req.(*corev1.CreateNamespaceRequest); ok && err == nil && len(ns.GetDryRun()) == 0 &&
-		info.FullMethod == corev1.Namespaces_Create_FullMethodName {
+	if ns, ok := req.(*corev1rpc.CreateNamespaceRequest); ok && err == nil && len(ns.GetDryRun()) == 0 &&
+		info.FullMethod == corev1rpc.Namespaces_Create_FullMethodName {
 		err = s.account(ctx, answer.(*corev1.Namespace).GetMetadata().GetName())
 	}
 	return answer, err
@@ -243,7 +244,7 @@ func (s *Server) Namespaces(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		ns := &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}
-		if _, err := s.Admin().Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: ns}); err != nil {
+		if _, err := s.Admin().Namespaces.Create(t.Context(), &corev1rpc.CreateNamespaceRequest{Object: ns}); err != nil {
 			t.Fatal(err)
 		}
 	}

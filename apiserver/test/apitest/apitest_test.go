@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
@@ -21,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func settings(name string) *corev1.CreateConfigMapRequest {
-	return &corev1.CreateConfigMapRequest{Namespace: "default", Object: &corev1.ConfigMap{
+func settings(name string) *corev1rpc.CreateConfigMapRequest {
+	return &corev1rpc.CreateConfigMapRequest{Namespace: "default", Object: &corev1.ConfigMap{
 		Metadata: &metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1"},
 	}}
 }
@@ -42,7 +43,7 @@ func TestCalls(t *testing.T) {
 			return err == nil
 		}
 		s.React(func(_ context.Context, method string, req any) error {
-			if r, ok := req.(*corev1.CreateConfigMapRequest); ok && method == corev1.ConfigMaps_Create_FullMethodName {
+			if r, ok := req.(*corev1rpc.CreateConfigMapRequest); ok && method == corev1rpc.ConfigMaps_Create_FullMethodName {
 				switch r.GetObject().GetMetadata().GetName() {
 				case "refused":
 					return apierrors.New(apierrors.ServiceUnavailable, "down")
@@ -75,13 +76,13 @@ func TestCalls(t *testing.T) {
 			apierrors.Forbidden) {
 			t.Errorf("the scheduler: %v", err)
 		}
-		if n := s.Calls(corev1.ConfigMaps_Create_FullMethodName); n != 3 {
+		if n := s.Calls(corev1rpc.ConfigMaps_Create_FullMethodName); n != 3 {
 			t.Errorf("%d calls", n)
 		}
 	})
 }
 
-func next(t *testing.T, w corev1.ConfigMaps_WatchClient) (string, error) {
+func next(t *testing.T, w corev1rpc.ConfigMaps_WatchClient) (string, error) {
 	t.Helper()
 	batch, err := w.Recv()
 	var names []string

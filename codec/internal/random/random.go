@@ -10,13 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	_ "monoplane.dev/api/admin/v1"
-	_ "monoplane.dev/api/coordination/v1"
-	_ "monoplane.dev/api/core/v1"
-	_ "monoplane.dev/api/events/v1"
-	_ "monoplane.dev/api/node/v1"
-	_ "monoplane.dev/api/scheduling/v1"
-	_ "monoplane.dev/api/storage/v1"
+	_ "monoplane.dev/api/admin/v1/rpc"
+	_ "monoplane.dev/api/node/v1/rpc"
+	_ "monoplane.dev/api/services"
 )
 
 // Each calls f with random messages of every type of ours, some of each, and returns how many types there are.

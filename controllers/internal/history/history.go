@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
@@ -39,12 +40,12 @@ const HashLabel = "controller.kubernetes.io/hash"
 type Control struct {
 	*writes.Memory[*appsv1.ControllerRevision]
 
-	revisions appsv1.ControllerRevisionsClient
+	revisions appsv1rpc.ControllerRevisionsClient
 	cache     *cache.Cache[*appsv1.ControllerRevision]
 }
 
 // New returns a Control that writes revisions, which show up in a cache with the indexes of the shared ones.
-func New(revisions appsv1.ControllerRevisionsClient, seen *cache.Cache[*appsv1.ControllerRevision]) *Control {
+func New(revisions appsv1rpc.ControllerRevisionsClient, seen *cache.Cache[*appsv1.ControllerRevision]) *Control {
 	return &Control{Memory: writes.New(seen), revisions: revisions, cache: seen}
 }
 
@@ -124,7 +125,7 @@ func (c *Control) number(
 ) (*appsv1.ControllerRevision, error) {
 	next := r.Shallow()
 	next.Revision = number
-	out, err := c.revisions.Update(ctx, &appsv1.UpdateControllerRevisionRequest{Object: next})
+	out, err := c.revisions.Update(ctx, &appsv1rpc.UpdateControllerRevisionRequest{Object: next})
 	if err != nil {
 		m := r.GetMetadata()
 		return nil, fmt.Errorf("number controller revision %s/%s: %w", m.GetNamespace(), m.GetName(), err)
@@ -155,7 +156,8 @@ func (c *Control) create(
 			},
 			Data: &metav1.RawExtension{Raw: s.Data}, Revision: number,
 		}
-		made, err = c.revisions.Create(ctx, &appsv1.CreateControllerRevisionRequest{Namespace: m.GetNamespace(), Object: r})
+		made, err = c.revisions.Create(ctx,
+			&appsv1rpc.CreateControllerRevisionRequest{Namespace: m.GetNamespace(), Object: r})
 		if !apierrors.Is(err, apierrors.AlreadyExists) {
 			break
 		}

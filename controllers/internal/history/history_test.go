@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -61,7 +62,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) makeOwner(name string) *appsv1.ReplicaSet {
 	w.Helper()
-	made, err := w.server.Admin().ReplicaSets.Create(w.Context(), &appsv1.CreateReplicaSetRequest{
+	made, err := w.server.Admin().ReplicaSets.Create(w.Context(), &appsv1rpc.CreateReplicaSetRequest{
 		Object: &appsv1.ReplicaSet{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
 			Spec: &appsv1.ReplicaSetSpec{
@@ -173,7 +174,7 @@ func TestCollisions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := w.makeOwner("other")
 		taken := history.Name("web", history.Hash(patchOf(t, "image:1"), 0))
-		_, err := w.server.Admin().ControllerRevisions.Create(w.Context(), &appsv1.CreateControllerRevisionRequest{
+		_, err := w.server.Admin().ControllerRevisions.Create(w.Context(), &appsv1rpc.CreateControllerRevisionRequest{
 			Object: &appsv1.ControllerRevision{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: taken, Labels: map[string]string{"app": "web"},
 					OwnerReferences: []*metav1.OwnerReference{owned.Reference(other)}},
@@ -190,7 +191,7 @@ func TestCollisions(t *testing.T) {
 		lost := errors.New("the answer is lost")
 		var once atomic.Bool
 		w.server.After(func(_ context.Context, method string, _, _ any) error {
-			if method == appsv1.ControllerRevisions_Create_FullMethodName && once.CompareAndSwap(false, true) {
+			if method == appsv1rpc.ControllerRevisions_Create_FullMethodName && once.CompareAndSwap(false, true) {
 				return lost
 			}
 			return nil
@@ -264,7 +265,7 @@ func TestTruncateIsByRevision(t *testing.T) {
 		next := all[0].Shallow()
 		next.Revision = 7
 		if _, err := w.server.Admin().ControllerRevisions.Update(w.Context(),
-			&appsv1.UpdateControllerRevisionRequest{Object: next}); err != nil {
+			&appsv1rpc.UpdateControllerRevisionRequest{Object: next}); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.control.Truncate(w.Context(), w.owner, all, nil, 0); !apierrors.Is(err, apierrors.Conflict) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
@@ -40,12 +41,12 @@ const (
 type Control struct {
 	*writes.Memory[*corev1.Pod]
 
-	pods   corev1.PodsClient
+	pods   corev1rpc.PodsClient
 	events *record.Recorder
 }
 
 // New returns a Control that writes pods, which show up in a cache, and events.
-func New(pods corev1.PodsClient, seen *cache.Cache[*corev1.Pod], events *record.Recorder) *Control {
+func New(pods corev1rpc.PodsClient, seen *cache.Cache[*corev1.Pod], events *record.Recorder) *Control {
 	return &Control{Memory: writes.New(seen), pods: pods, events: events}
 }
 
@@ -75,7 +76,7 @@ func prefix(name string) string {
 
 // Create makes a pod, and tells it in an event of its owner.
 func (c *Control) Create(ctx context.Context, owner object.Object, p *corev1.Pod) (*corev1.Pod, error) {
-	made, err := c.pods.Create(ctx, &corev1.CreatePodRequest{Namespace: p.GetMetadata().GetNamespace(), Object: p})
+	made, err := c.pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: p.GetMetadata().GetNamespace(), Object: p})
 	if err != nil {
 		if ctx.Err() == nil && !NamespaceGoes(err) {
 			c.events.Event(owner, record.Warning, "FailedCreate", "Creating", "Error creating: "+apierrors.Text(err))

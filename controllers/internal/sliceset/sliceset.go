@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -31,7 +32,7 @@ func (w Writer) Write(
 ) error {
 	api, revision := w.Client.EndpointSlices, ""
 	for _, s := range create {
-		out, err := api.Create(ctx, &discoveryv1.CreateEndpointSliceRequest{
+		out, err := api.Create(ctx, &discoveryv1rpc.CreateEndpointSliceRequest{
 			Namespace: namespace, Object: s, FieldManager: w.Manager,
 		})
 		if err != nil && podcontrol.NamespaceGoes(err) {
@@ -44,7 +45,7 @@ func (w Writer) Write(
 	}
 	for _, s := range update {
 		name := s.GetMetadata().GetName()
-		out, err := api.Update(ctx, &discoveryv1.UpdateEndpointSliceRequest{
+		out, err := api.Update(ctx, &discoveryv1rpc.UpdateEndpointSliceRequest{
 			Namespace: namespace, Name: name, Object: s, FieldManager: w.Manager,
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/cache"
@@ -29,7 +30,7 @@ func TestSettle(t *testing.T) {
 		m := writes.New(seen)
 		create := func(name string) *corev1.ConfigMap {
 			t.Helper()
-			o, err := c.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+			o, err := c.ConfigMaps.Create(t.Context(), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name}}})
 			if err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -51,7 +52,7 @@ type Nodes struct {
 func (n *Nodes) Start(ctx context.Context) (wait func(), err error) {
 	for _, name := range n.Names {
 		_, err := n.Server.Agent(name).Nodes.Create(ctx,
-			&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}})
+			&corev1rpc.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}})
 		if err != nil {
 			return nil, fmt.Errorf("make node %s: %w", name, err)
 		}
@@ -119,7 +120,7 @@ func (n *Nodes) bind(ctx context.Context, p *corev1.Pod) error {
 	} else if node = n.Place(p); node == "" {
 		return nil
 	}
-	_, err := n.Server.Scheduler().Pods.Bind(ctx, &corev1.BindPodRequest{
+	_, err := n.Server.Scheduler().Pods.Bind(ctx, &corev1rpc.BindPodRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(), Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: m.GetUid()}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
 		},
@@ -177,7 +178,7 @@ func (n *Nodes) write(ctx context.Context, p *corev1.Pod, change func(*corev1.Po
 		}
 		now = object.Clone(now)
 		change(now.Status)
-		_, err = n.Server.Agent(now.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: now})
+		_, err = n.Server.Agent(now.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: now})
 		if !apierrors.Is(err, apierrors.Conflict) {
 			return err
 		}

@@ -14,8 +14,10 @@ import (
 	"github.com/google/nftables"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	networkingv1 "monoplane.dev/api/networking/v1"
+	networkingv1rpc "monoplane.dev/api/networking/v1/rpc"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/nodeagent/network/enforcer"
@@ -144,7 +146,7 @@ func (w *world) becomes(want bool) {
 
 func (w *world) policy(name string, spec *networkingv1.NetworkPolicySpec) {
 	w.t.Helper()
-	_, err := w.api.NetworkPolicies.Create(w.t.Context(), &networkingv1.CreateNetworkPolicyRequest{
+	_, err := w.api.NetworkPolicies.Create(w.t.Context(), &networkingv1rpc.CreateNetworkPolicyRequest{
 		Namespace: "shop",
 		Object:    &networkingv1.NetworkPolicy{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: spec},
 	})
@@ -203,7 +205,7 @@ func TestChangesCount(t *testing.T) {
 		Metadata: &metav1.ObjectMeta{Name: "client", Namespace: "shop", Labels: map[string]string{"app": "client"}},
 		Spec:     &corev1.PodSpec{NodeName: "here", Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
 	}
-	made, err := w.api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "shop", Object: p})
+	made, err := w.api.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "shop", Object: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +230,7 @@ func TestPeersElsewhere(t *testing.T) {
 	w.admit(sandbox("server", serverIP, nil))
 	create := func(name, ip, app, phase string, hostNetwork bool) {
 		t.Helper()
-		p, err := w.api.Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "shop", Object: &corev1.Pod{
+		p, err := w.api.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "shop", Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
 			Spec: &corev1.PodSpec{NodeName: "there", HostNetwork: hostNetwork,
 				Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
@@ -239,7 +241,7 @@ func TestPeersElsewhere(t *testing.T) {
 		p = object.Clone(p)
 		p.Status.Phase, p.Status.PodIP, p.Status.PodIPs = phase, ip, []*corev1.PodIP{{Ip: ip}}
 		_, err = w.server.Agent("there").Pods.UpdateStatus(t.Context(),
-			&corev1.UpdatePodRequest{Namespace: "shop", Name: name, Object: p})
+			&corev1rpc.UpdatePodRequest{Namespace: "shop", Name: name, Object: p})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
@@ -313,7 +314,7 @@ func (p *Proxy) writeStatuses(ctx context.Context) bool {
 		if next == nil {
 			continue
 		}
-		_, err := p.cfg.Client.Services.UpdateStatus(ctx, &corev1.UpdateServiceRequest{
+		_, err := p.cfg.Client.Services.UpdateStatus(ctx, &corev1rpc.UpdateServiceRequest{
 			Namespace: key.Namespace, Name: key.Name, Object: next,
 		})
 		switch {

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/nodeagent/network/proxy"
 )
@@ -28,7 +30,7 @@ const (
 // onNode gives the node of the world an address.
 func (w *world) onNode() {
 	w.t.Helper()
-	n, err := w.api.Nodes.Create(w.t.Context(), &corev1.CreateNodeRequest{
+	n, err := w.api.Nodes.Create(w.t.Context(), &corev1rpc.CreateNodeRequest{
 		Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "here"}},
 	})
 	if err != nil {
@@ -37,7 +39,8 @@ func (w *world) onNode() {
 	n.Status = &corev1.NodeStatus{Addresses: []*corev1.NodeAddress{
 		{Type: "Hostname", Address: "here"}, {Type: "InternalIP", Address: machineIP},
 	}}
-	if _, err := w.api.Nodes.UpdateStatus(w.t.Context(), &corev1.UpdateNodeRequest{Name: "here", Object: n}); err != nil {
+	if _, err := w.api.Nodes.UpdateStatus(w.t.Context(),
+		&corev1rpc.UpdateNodeRequest{Name: "here", Object: n}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.ns.Route("lo", machineIP+"/32", "", nodeIP)
@@ -122,7 +125,7 @@ func TestLoadBalancer(t *testing.T) {
 		return nil
 	})
 	for service, pod := range map[string]string{"first": "10.1.0.1", "second": "10.1.0.2", "ssh": "10.1.0.1"} {
-		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1rpc.CreateEndpointSliceRequest{
 			Namespace: "shop", Object: w.slice(service, pod),
 		}); err != nil {
 			t.Fatal(err)
@@ -262,7 +265,7 @@ func TestPortsOfAnotherProxy(t *testing.T) {
 	w.onNode()
 	var ports []int32
 	for _, labels := range []map[string]string{{"service.kubernetes.io/service-proxy-name": "other"}, nil} {
-		s, err := w.api.Services.Create(t.Context(), &corev1.CreateServiceRequest{
+		s, err := w.api.Services.Create(t.Context(), &corev1rpc.CreateServiceRequest{
 			Namespace: "shop", Object: &corev1.Service{
 				Metadata: &metav1.ObjectMeta{GenerateName: "web-", Labels: labels},
 				Spec: &corev1.ServiceSpec{Type: "NodePort", ExternalIPs: []string{machineIP},
@@ -322,7 +325,7 @@ func TestHealthCheckPort(t *testing.T) {
 		eps.Endpoints[i].NodeName = node
 	}
 	eps.Endpoints[3].Conditions = &discoveryv1.EndpointConditions{Ready: &no}
-	if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+	if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1rpc.CreateEndpointSliceRequest{
 		Namespace: "shop", Object: eps,
 	}); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
@@ -26,7 +27,7 @@ func (p *Proxy) keepDNSService(ctx context.Context) error {
 	}
 	for {
 		if _, ok := p.services.Get(dnsService.Namespace, dnsService.Name); !ok {
-			_, err := p.cfg.Client.Services.Create(ctx, &corev1.CreateServiceRequest{
+			_, err := p.cfg.Client.Services.Create(ctx, &corev1rpc.CreateServiceRequest{
 				Namespace: dnsService.Namespace, Object: newDNSService(p.cfg.DNSService.String()),
 			})
 			if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) && ctx.Err() == nil {

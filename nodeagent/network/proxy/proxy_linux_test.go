@@ -14,7 +14,9 @@ import (
 	mdns "github.com/miekg/dns"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
+	discoveryv1rpc "monoplane.dev/api/discovery/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -157,7 +159,7 @@ func (w *world) eventually(what string, f func() bool) {
 
 func (w *world) create(namespace, name string, spec *corev1.ServiceSpec) *corev1.Service {
 	w.t.Helper()
-	s, err := w.api.Services.Create(w.t.Context(), &corev1.CreateServiceRequest{
+	s, err := w.api.Services.Create(w.t.Context(), &corev1rpc.CreateServiceRequest{
 		Namespace: namespace, Object: &corev1.Service{Metadata: &metav1.ObjectMeta{Name: name}, Spec: spec},
 	})
 	if err != nil {
@@ -201,7 +203,7 @@ func TestServicesOfTheAPI(t *testing.T) {
 	}
 	for i := range 20 {
 		name := fmt.Sprintf("web%d", i)
-		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1rpc.CreateEndpointSliceRequest{
 			Namespace: "shop", Object: w.slice(name, "10.1.0.1"),
 		}); err != nil {
 			t.Fatal(err)
@@ -245,7 +247,7 @@ func TestTypesOfAService(t *testing.T) {
 	w := newWorld(t)
 	w.eventually("the proxy is ready", func() bool { return w.proxy.Ready() == nil })
 	for name, pod := range map[string]string{"web": "10.1.0.1", "other": "10.1.0.2"} {
-		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1.CreateEndpointSliceRequest{
+		if _, err := w.api.EndpointSlices.Create(t.Context(), &discoveryv1rpc.CreateEndpointSliceRequest{
 			Namespace: "shop", Object: w.slice(name, pod),
 		}); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ package defaultbinder
 import (
 	"context"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -13,10 +13,10 @@ import (
 const Name = "DefaultBinder"
 
 // Plugin implements Bind.
-type Plugin struct{ pods corev1.PodsClient }
+type Plugin struct{ pods corev1rpc.PodsClient }
 
 // New returns the plugin.
-func New(pods corev1.PodsClient) *Plugin { return &Plugin{pods} }
+func New(pods corev1rpc.PodsClient) *Plugin { return &Plugin{pods} }
 
 var _ framework.Bind = (*Plugin)(nil)
 
@@ -27,7 +27,7 @@ func (*Plugin) Name() string { return Name }
 func (p *Plugin) Bind(
 	ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, node string,
 ) *framework.Status {
-	_, err := p.pods.Bind(ctx, &corev1.BindPodRequest{
+	_, err := p.pods.Bind(ctx, &corev1rpc.BindPodRequest{
 		Namespace: pod.Key.Namespace,
 		Name:      pod.Key.Name,
 		Object:    framework.NewBinding(state, pod, node),

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/defaultbinder"
@@ -15,11 +16,12 @@ import (
 
 // recorder keeps the last request to bind.
 type recorder struct {
-	corev1.PodsClient
-	got *corev1.BindPodRequest
+	corev1rpc.PodsClient
+	got *corev1rpc.BindPodRequest
 }
 
-func (r *recorder) Bind(_ context.Context, req *corev1.BindPodRequest, _ ...grpc.CallOption) (*metav1.Status, error) {
+func (r *recorder) Bind(_ context.Context, req *corev1rpc.BindPodRequest, _ ...grpc.CallOption) (*metav1.Status,
+	error) {
 	r.got = req
 	return &metav1.Status{}, nil
 }
@@ -34,7 +36,7 @@ func TestBindingSaysNoMore(t *testing.T) {
 	if status := defaultbinder.New(r).Bind(t.Context(), framework.NewCycleState(nil), pod, "n"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	want := &corev1.BindPodRequest{Namespace: "a", Name: "p", Object: &corev1.Binding{
+	want := &corev1rpc.BindPodRequest{Namespace: "a", Name: "p", Object: &corev1.Binding{
 		Metadata: &metav1.ObjectMeta{Namespace: "a", Name: "p", Uid: "u", ResourceVersion: "7"},
 		Target:   &corev1.ObjectReference{Kind: "Node", Name: "n"},
 	}}

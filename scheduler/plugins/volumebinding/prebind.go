@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -89,7 +90,8 @@ func (b *binding) take(ctx context.Context, c framework.VolumeChoice) error {
 	if !storage.Meant(v, o) && !c.Claim.Wish.Free(v) || !c.Claim.Wish.Holds(v, storage.Size(v)) {
 		return fmt.Errorf("volume %s is not what it was", c.Volume.Name)
 	}
-	if _, err := b.client.PersistentVolumes.Update(ctx, &corev1.UpdatePersistentVolumeRequest{Object: next}); err != nil {
+	if _, err := b.client.PersistentVolumes.Update(ctx,
+		&corev1rpc.UpdatePersistentVolumeRequest{Object: next}); err != nil {
 		return fmt.Errorf("bind volume %s: %w", c.Volume.Name, err)
 	}
 	return nil
@@ -111,7 +113,7 @@ func (b *binding) place(ctx context.Context, c *framework.ClaimInfo) error {
 	next := object.Clone(o)
 	storage.Annotate(next, storage.SelectedNode, b.plan.Node)
 	if _, err := b.client.PersistentVolumeClaims.Update(ctx,
-		&corev1.UpdatePersistentVolumeClaimRequest{Object: next}); err != nil {
+		&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: next}); err != nil {
 		return fmt.Errorf("select the node of claim %s: %w", c.Key, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
@@ -41,19 +42,20 @@ func newCluster(t *testing.T) *cluster {
 			t.Fatal(err)
 		}
 	}
-	k.v, err = api.PersistentVolumes.Create(ctx, &corev1.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n1")})
+	k.v, err = api.PersistentVolumes.Create(ctx,
+		&corev1rpc.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n1")})
 	must()
 	k.v = object.Clone(k.v)
 	k.v.Status = &corev1.PersistentVolumeStatus{Phase: "Available"}
-	k.v, err = api.PersistentVolumes.UpdateStatus(ctx, &corev1.UpdatePersistentVolumeRequest{Object: k.v})
+	k.v, err = api.PersistentVolumes.UpdateStatus(ctx, &corev1rpc.UpdatePersistentVolumeRequest{Object: k.v})
 	must()
-	k.c, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+	k.c, err = api.PersistentVolumeClaims.Create(ctx, &corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns",
 		Object: claim("c", "1Gi", "")})
 	must()
-	k.m, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+	k.m, err = api.PersistentVolumeClaims.Create(ctx, &corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns",
 		Object: claim("m", "1Gi", "")})
 	must()
-	k.pod, err = api.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: using("c", "m").Pod})
+	k.pod, err = api.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "ns", Object: using("c", "m").Pod})
 	must()
 	return k
 }
@@ -77,10 +79,10 @@ func (k *cluster) setVolume(change func(v *corev1.PersistentVolume)) {
 		v = object.Clone(v)
 		change(v)
 		if _, err = k.api.PersistentVolumes.Update(context.Background(),
-			&corev1.UpdatePersistentVolumeRequest{Object: v}); err == nil {
+			&corev1rpc.UpdatePersistentVolumeRequest{Object: v}); err == nil {
 			v.Metadata.ResourceVersion = ""
 			_, err = k.api.PersistentVolumes.UpdateStatus(context.Background(),
-				&corev1.UpdatePersistentVolumeRequest{Object: v})
+				&corev1rpc.UpdatePersistentVolumeRequest{Object: v})
 		}
 	}
 	if err != nil {
@@ -95,7 +97,7 @@ func (k *cluster) setClaim(name string, change func(c *corev1.PersistentVolumeCl
 		o = object.Clone(o)
 		change(o)
 		_, err = k.api.PersistentVolumeClaims.Update(context.Background(),
-			&corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+			&corev1rpc.UpdatePersistentVolumeClaimRequest{Object: o})
 	}
 	if err != nil {
 		k.Fatal(err)
@@ -135,7 +137,7 @@ func (k *cluster) gone(what string) {
 		if err == nil {
 			v = object.Clone(v)
 			v.Metadata.Finalizers = nil
-			_, err = k.api.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+			_, err = k.api.PersistentVolumes.Update(context.Background(), &corev1rpc.UpdatePersistentVolumeRequest{Object: v})
 		}
 		if err != nil {
 			k.Fatal(err)
@@ -168,7 +170,7 @@ func TestPreBindLooksFirst(t *testing.T) {
 		o := claim(name, "1Gi", "")
 		o.Metadata.Uid = "another"
 		_, err := k.api.PersistentVolumeClaims.Create(context.Background(),
-			&corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+			&corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 		if err != nil {
 			k.Fatal(err)
 		}
@@ -200,7 +202,7 @@ func TestPreBindLooksFirst(t *testing.T) {
 		{"the volume was made elsewhere", func(k *cluster) {
 			k.gone("v")
 			_, err := k.api.PersistentVolumes.Create(context.Background(),
-				&corev1.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n2")})
+				&corev1rpc.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n2")})
 			if err != nil {
 				k.Fatal(err)
 			}
@@ -212,7 +214,7 @@ func TestPreBindLooksFirst(t *testing.T) {
 			k.gone("p")
 			p := using("c", "m").Pod
 			p.Metadata.Uid = "another"
-			_, err := k.api.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+			_, err := k.api.Pods.Create(context.Background(), &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p})
 			if err != nil {
 				k.Fatal(err)
 			}
@@ -248,7 +250,7 @@ func TestPreBindWaits(t *testing.T) {
 			k := newCluster(t)
 			made := volume("made", "1Gi", "n1")
 			if _, err := k.api.PersistentVolumes.Create(context.Background(),
-				&corev1.CreatePersistentVolumeRequest{Object: made}); err != nil {
+				&corev1rpc.CreatePersistentVolumeRequest{Object: made}); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan *framework.Status, 1)

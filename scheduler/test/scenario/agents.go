@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	schedulingv1rpc "monoplane.dev/api/scheduling/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -26,7 +28,7 @@ func Classify(t testing.TB, c *client.Client, p *corev1.Pod) {
 	class := &schedulingv1.PriorityClass{Value: p.Spec.GetPriority(), PreemptionPolicy: p.Spec.PreemptionPolicy}
 	p.Spec.PriorityClassName = strings.ToLower(fmt.Sprint("p", class.GetValue(), class.GetPreemptionPolicy()))
 	class.Metadata = &metav1.ObjectMeta{Name: p.Spec.PriorityClassName}
-	_, err := c.PriorityClasses.Create(context.Background(), &schedulingv1.CreatePriorityClassRequest{Object: class})
+	_, err := c.PriorityClasses.Create(context.Background(), &schedulingv1rpc.CreatePriorityClassRequest{Object: class})
 	if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func (w *player) attend(p *corev1.Pod) {
 	case p.GetStatus().GetStartTime() == nil:
 		p = object.Clone(p)
 		p.Status.Phase, p.Status.StartTime = "Running", value.Time(time.Now())
-		_, err := w.c.Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
+		_, err := w.c.Pods.UpdateStatus(context.Background(), &corev1rpc.UpdatePodRequest{Object: p})
 		w.lateIsFine(err)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
@@ -92,25 +93,25 @@ func (w *player) command(words []string, out *bytes.Buffer) {
 	case "node":
 		n := objects.Node(name)
 		w.describeNode(n, words[2:])
-		w.must(w.c.Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: n}))
+		w.must(w.c.Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: n}))
 	case "set-node":
 		n, err := w.c.Nodes.Get(ctx, &metav1.GetRequest{Name: name})
 		w.must(nil, err)
 		n = object.Clone(n)
 		n.Spec, n.Metadata.ResourceVersion = &corev1.NodeSpec{}, ""
 		w.describeNode(n, words[2:])
-		w.must(w.c.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Object: n}))
-		w.must(w.c.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Object: n}))
+		w.must(w.c.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Object: n}))
+		w.must(w.c.Nodes.UpdateStatus(ctx, &corev1rpc.UpdateNodeRequest{Object: n}))
 	case "pod":
 		p := objects.Pod(name)
 		w.describePod(p, words[2:])
 		Classify(w, w.c, p)
-		w.must(w.c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: p}))
+		w.must(w.c.Pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: "ns", Object: p}))
 	case "set-pod":
 		p := object.Clone(w.pod(name))
 		p.Spec.SchedulingGates, p.Metadata.ResourceVersion = nil, ""
 		w.describePod(p, words[2:])
-		w.must(w.c.Pods.Update(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.c.Pods.Update(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 	case "delete-node":
 		w.must(w.c.Nodes.Delete(ctx, &metav1.DeleteRequest{Name: name}))
 	case "delete-pod":
@@ -119,7 +120,7 @@ func (w *player) command(words []string, out *bytes.Buffer) {
 	case "finish-pod":
 		p := object.Clone(w.pod(name))
 		p.Status.Phase = "Succeeded"
-		w.must(w.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p}))
 	case "sc", "pv", "pvc", "delete-sc", "delete-pv", "delete-pvc":
 		w.storage(words)
 	case "wait":

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	storagev1rpc "monoplane.dev/api/storage/v1/rpc"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/scheduler/test/objects"
 )
@@ -42,7 +44,7 @@ func (w *player) storage(words []string) {
 				w.Fatalf("unknown word %q", word)
 			}
 		}
-		w.must(w.c.StorageClasses.Create(ctx, &storagev1.CreateStorageClassRequest{Object: c}))
+		w.must(w.c.StorageClasses.Create(ctx, &storagev1rpc.CreateStorageClassRequest{Object: c}))
 	case "pv":
 		v := &corev1.PersistentVolume{
 			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{},
@@ -54,7 +56,7 @@ func (w *player) storage(words []string) {
 			},
 		}
 		w.describeVolume(v, words[2:])
-		w.must(w.c.PersistentVolumes.Create(ctx, &corev1.CreatePersistentVolumeRequest{Object: v}))
+		w.must(w.c.PersistentVolumes.Create(ctx, &corev1rpc.CreatePersistentVolumeRequest{Object: v}))
 	case "pvc":
 		class := ""
 		c := &corev1.PersistentVolumeClaim{
@@ -75,7 +77,7 @@ func (w *player) storage(words []string) {
 				c.Spec.AccessModes = append(c.Spec.AccessModes, w.accessMode(word))
 			}
 		}
-		w.must(w.c.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+		w.must(w.c.PersistentVolumeClaims.Create(ctx, &corev1rpc.CreatePersistentVolumeClaimRequest{Namespace: "ns",
 			Object: c}))
 	case "delete-sc":
 		w.must(w.c.StorageClasses.Delete(ctx, &metav1.DeleteRequest{Name: name}))

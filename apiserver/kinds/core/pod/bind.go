@@ -24,13 +24,14 @@ import (
 	"monoplane.dev/rules/precondition"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // bind assigns a pod to a node, once and for ever (LIFE-2, SCHED-3, DEL-11). The pod and its Scheduled event
 // are one transaction, which compares that the pod is as it was judged and the node as it was seen: what
 // metadata and target say of uid and resourceVersion holds in that very transaction.
-func (p *Pods) bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.Status, error) {
+func (p *Pods) bind(ctx context.Context, req *corev1rpc.BindPodRequest) (*metav1.Status, error) {
 	b := req.GetObject()
 	opts := object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
@@ -68,7 +69,7 @@ func (p *Pods) bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.St
 // bindingOfPod is what a conflict is about: the subresource, not the pod.
 var bindingOfPod = &object.Kind{Version: "v1", Kind: "Binding", Plural: "pods/binding"}
 
-func bindKey(req *corev1.BindPodRequest) (store.Key, error) {
+func bindKey(req *corev1rpc.BindPodRequest) (store.Key, error) {
 	m := req.GetObject().GetMetadata()
 	key := store.Key{Kind: corev1.PodKind, Namespace: req.GetNamespace(), Name: req.GetName()}
 	if key.Namespace == "" {

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/rules/disruption"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
 )
@@ -37,7 +38,7 @@ func evictionIn(ctx context.Context) *evicting {
 }
 
 // Evict serves Pods.Evict.
-func (s *service) Evict(ctx context.Context, req *corev1.EvictPodRequest) (*metav1.Status, error) {
+func (s *service) Evict(ctx context.Context, req *corev1rpc.EvictPodRequest) (*metav1.Status, error) {
 	del, err := deletionOf(req)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s *service) Evict(ctx context.Context, req *corev1.EvictPodRequest) (*meta
 }
 
 // deletionOf returns the deletion that an eviction asks for.
-func deletionOf(req *corev1.EvictPodRequest) (*metav1.DeleteRequest, error) {
+func deletionOf(req *corev1rpc.EvictPodRequest) (*metav1.DeleteRequest, error) {
 	m, opts := req.GetObject().GetMetadata(), req.GetObject().GetDeleteOptions()
 	del := &metav1.DeleteRequest{
 		Namespace: req.GetNamespace(), Name: req.GetName(), Options: opts, DryRun: req.GetDryRun(),

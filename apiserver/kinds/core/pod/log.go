@@ -14,12 +14,13 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // log serves Pods.Log (CTR-8).
-func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *service) log(req *corev1rpc.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
 	opts, causes := logOptions(req)
 	if len(causes) > 0 {
@@ -40,7 +41,7 @@ func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServ
 	if s.logs == nil {
 		return apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
 	}
-	call := &nodev1.LogCall{
+	call := &nodev1rpc.LogCall{
 		Namespace: req.GetNamespace(), Pod: req.GetName(), Uid: p.GetMetadata().GetUid(), Options: opts,
 	}
 	return s.logs.Logs(ctx, node, call, func(data []byte) error {
@@ -49,7 +50,7 @@ func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServ
 }
 
 // logOptions reads and checks the options of a request.
-func logOptions(req *corev1.LogPodRequest) (*corev1.PodLogOptions, []apierrors.Cause) {
+func logOptions(req *corev1rpc.LogPodRequest) (*corev1.PodLogOptions, []apierrors.Cause) {
 	opts := &corev1.PodLogOptions{
 		Container: req.GetContainer(), Follow: req.GetFollow(), Previous: req.GetPrevious(),
 		SinceSeconds: req.SinceSeconds, Timestamps: req.GetTimestamps(), TailLines: req.TailLines,

@@ -6,10 +6,11 @@ import (
 	"monoplane.dev/apiserver/kinds/core/podproxy"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
 // Proxy serves Pods.Proxy (CTR-9).
-func (s *service) Proxy(stream grpc.BidiStreamingServer[corev1.ProxyPodRequest, corev1.ProxyOutput]) error {
+func (s *service) Proxy(stream grpc.BidiStreamingServer[corev1rpc.ProxyPodRequest, corev1.ProxyOutput]) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/object"
 
-	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // service is the Pods service: the standard methods from a backend, and those that only pods have.
 type service struct {
-	corev1.PodsBackend
+	corev1rpc.PodsBackend
 	pods    *Pods
 	logs    define.LogStreamer
 	streams define.StreamSource
@@ -24,16 +24,16 @@ type service struct {
 // Service returns the Pods service over a backend of the strategy. Logs and streams may be nil: then there are none.
 func (p *Pods) Service(
 	backend object.Backend, logs define.LogStreamer, streams define.StreamSource,
-) corev1.PodsServer {
-	return &service{PodsBackend: corev1.PodsBackend{Backend: backend}, pods: p, logs: logs, streams: streams}
+) corev1rpc.PodsServer {
+	return &service{PodsBackend: corev1rpc.PodsBackend{Backend: backend}, pods: p, logs: logs, streams: streams}
 }
 
 // Bind serves Pods.Bind.
-func (s *service) Bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.Status, error) {
+func (s *service) Bind(ctx context.Context, req *corev1rpc.BindPodRequest) (*metav1.Status, error) {
 	return s.pods.bind(ctx, req)
 }
 
 // Log serves Pods.Log.
-func (s *service) Log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *service) Log(req *corev1rpc.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return s.log(req, stream)
 }

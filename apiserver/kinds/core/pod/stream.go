@@ -15,8 +15,9 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 
 	corev1 "monoplane.dev/api/core/v1"
+	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 // conversation is the stream of a method whose messages go both ways.
@@ -30,12 +31,12 @@ type conversation[Q interface {
 }
 
 // Exec serves Pods.Exec (CTR-9).
-func (s *service) Exec(stream grpc.BidiStreamingServer[corev1.ExecPodRequest, corev1.StreamOutput]) error {
+func (s *service) Exec(stream grpc.BidiStreamingServer[corev1rpc.ExecPodRequest, corev1.StreamOutput]) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
 	}
-	ask := &nodev1.ExecCall{Options: &corev1.PodExecOptions{
+	ask := &nodev1rpc.ExecCall{Options: &corev1.PodExecOptions{
 		Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr(), Tty: req.GetTty(),
 		Container: req.GetContainer(), Command: req.GetCommand(),
 	}}
@@ -50,18 +51,18 @@ func (s *service) Exec(stream grpc.BidiStreamingServer[corev1.ExecPodRequest, co
 	}
 	s.pods.audit.Stream(stream.Context(), user(stream.Context()), "exec", req.GetNamespace()+"/"+req.GetName(), ask.Uid,
 		o.Container, o.Command)
-	return converse[*corev1.ExecPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
+	return converse[*corev1rpc.ExecPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
 		return s.streams.Exec(ctx, node, ask)
 	})
 }
 
 // Attach serves Pods.Attach (CTR-9).
-func (s *service) Attach(stream grpc.BidiStreamingServer[corev1.AttachPodRequest, corev1.StreamOutput]) error {
+func (s *service) Attach(stream grpc.BidiStreamingServer[corev1rpc.AttachPodRequest, corev1.StreamOutput]) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
 	}
-	ask := &nodev1.AttachCall{Options: &corev1.PodAttachOptions{
+	ask := &nodev1rpc.AttachCall{Options: &corev1.PodAttachOptions{
 		Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr(), Tty: req.GetTty(),
 		Container: req.GetContainer(),
 	}}
@@ -73,20 +74,20 @@ func (s *service) Attach(stream grpc.BidiStreamingServer[corev1.AttachPodRequest
 	}
 	s.pods.audit.Stream(stream.Context(), user(stream.Context()), "attach", req.GetNamespace()+"/"+req.GetName(), ask.Uid,
 		o.Container, nil)
-	return converse[*corev1.AttachPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
+	return converse[*corev1rpc.AttachPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
 		return s.streams.Attach(ctx, node, ask)
 	})
 }
 
 // PortForward serves Pods.PortForward (CTR-9).
 func (s *service) PortForward(
-	stream grpc.BidiStreamingServer[corev1.PortForwardPodRequest, corev1.StreamOutput],
+	stream grpc.BidiStreamingServer[corev1rpc.PortForwardPodRequest, corev1.StreamOutput],
 ) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
 	}
-	ask := &nodev1.PortForwardCall{}
+	ask := &nodev1rpc.PortForwardCall{}
 	var ports []string
 	switch list := req.GetPorts(); {
 	case len(list) > 1:
@@ -107,7 +108,9 @@ func (s *service) PortForward(
 		// Over HTTP the request begins with this, and each connection is a call of its own, with a line in the log.
 		audit.From(stream.Context()).Act("portforward")
 	}
-	return converse[*corev1.PortForwardPodRequest](stream, req, func(ctx context.Context) (define.Conversation, error) {
+	return converse[*corev1rpc.PortForwardPodRequest](stream, req, func(
+		ctx context.Context,
+	) (define.Conversation, error) {
 		return s.streams.PortForward(ctx, node, ask)
 	})
 }

@@ -27,7 +27,7 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 
 	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 const (
@@ -263,7 +263,7 @@ type dialer struct {
 // dial is for http.Transport, which may call it on another goroutine, but returns after it.
 func (d *dialer) dial(context.Context, string, string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(d.ctx)
-	c, err := d.agents.PortForward(ctx, d.to.Node, &nodev1.PortForwardCall{Uid: d.to.UID, Port: d.to.Port})
+	c, err := d.agents.PortForward(ctx, d.to.Node, &nodev1rpc.PortForwardCall{Uid: d.to.UID, Port: d.to.Port})
 	if err != nil {
 		cancel()
 		return nil, err

@@ -20,7 +20,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	nodev1 "monoplane.dev/api/node/v1"
+	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,11 +31,11 @@ type agents struct {
 
 	address string
 	mu      sync.Mutex
-	asked   []*nodev1.PortForwardCall
+	asked   []*nodev1rpc.PortForwardCall
 }
 
 func (a *agents) PortForward(
-	ctx context.Context, node string, call *nodev1.PortForwardCall,
+	ctx context.Context, node string, call *nodev1rpc.PortForwardCall,
 ) (define.Conversation, error) {
 	a.mu.Lock()
 	a.asked = append(a.asked, call)
