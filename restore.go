@@ -1,12 +1,15 @@
 package monoplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/internal/dirlock"
@@ -22,6 +25,9 @@ type RestoreOptions struct {
 	SecretsKey []byte
 }
 
+// restoreLimit bounds a restore.
+const restoreLimit = 30 * time.Second
+
 // RestoreSnapshot makes a data directory of a copy that was saved with admin.SaveSnapshot (package client/admin). The
 // directory must not hold a cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may
 // still run where it was taken, so that their node is refused at the start unless the options, or
@@ -35,7 +41,9 @@ func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	err = store.Restore(filepath.Join(dataDir, datadir.Etcd), r)
+	ctx, cancel := context.WithTimeout(context.Background(), restoreLimit)
+	defer cancel()
+	err = embedded.Restore(ctx, filepath.Join(dataDir, datadir.Etcd), r, store.VerifyValue)
 	if err == nil && len(opts.SecretsKey) > 0 {
 		err = seal.Import(dir, opts.SecretsKey)
 	}

@@ -30,6 +30,9 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/schedulerstreams"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/etcd/embedded"
+	"monoplane.dev/apiserver/store/etcd/external"
 	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/client"
@@ -174,10 +177,9 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	})
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
-			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS,
-			Collections: c.cfg.collections(), Keys: func(used bool) (*seal.Keys, error) { return seal.Ensure(c.dir, used) },
-			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
-			OnMutation: c.cfg.onMutation,
+			Connect: c.cfg.etcd(), Collections: c.cfg.collections(),
+			Keys:   func(used bool) (*seal.Keys, error) { return seal.Ensure(c.dir, used) },
+			Logger: c.cfg.Logger, Registerer: p.metrics, OnMutation: c.cfg.onMutation,
 		})
 		return err
 	})
@@ -186,6 +188,16 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 		c.onStop(func(context.Context) error { return c.store.Close() })
 	}
 	return err
+}
+
+// etcd leads to the etcd that the configuration names, or to that of the data directory.
+func (cfg Config) etcd() etcd.Connect {
+	if len(cfg.EtcdEndpoints) > 0 {
+		return external.Connect(external.Config{Endpoints: cfg.EtcdEndpoints, TLS: cfg.EtcdTLS})
+	}
+	return embedded.Connect(embedded.Config{
+		Dir: filepath.Join(cfg.DataDir, datadir.Etcd), Logger: cfg.Logger, UnsafeNoFsync: cfg.UnsafeNoFsync,
+	})
 }
 
 // identify finds out which machine this is. A copy forgets how the original was reached.

@@ -89,7 +89,7 @@ type client struct {
 // startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
 func startTwo(t testing.TB) *cluster {
 	t.Helper()
-	cfg := apitest.Config{Store: store.Config{Endpoints: []string{etcdtest.Start(t)}}}
+	cfg := apitest.Config{Endpoints: []string{etcdtest.Start(t)}}
 	clock := testclock.NewFakeClock(epoch)
 	one := func() *cluster {
 		c := startWith(t, cfg, func(a *apiserver.Config) { a.Clock = clock })

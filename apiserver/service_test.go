@@ -289,7 +289,7 @@ func TestAddressesAreGivenOnce(t *testing.T) {
 	var mu sync.Mutex
 	servers := make([]client, 2)
 	begin := func() client {
-		return startWith(t, apitest.Config{Store: store.Config{Endpoints: []string{endpoint}}}, configure).admin()
+		return startWith(t, apitest.Config{Endpoints: []string{endpoint}}, configure).admin()
 	}
 	for i := range servers {
 		servers[i] = begin()
@@ -360,7 +360,7 @@ func TestAddressesAreGivenOnce(t *testing.T) {
 // oneMore returns one more server of an etcd.
 func oneMore(t *testing.T, endpoint string, configure func(*apiserver.Config)) *cluster {
 	t.Helper()
-	return startWith(t, apitest.Config{Store: store.Config{Endpoints: []string{endpoint}}}, configure)
+	return startWith(t, apitest.Config{Endpoints: []string{endpoint}}, configure)
 }
 
 // churn is one write of a client that may go away before it is answered.

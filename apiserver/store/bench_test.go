@@ -40,16 +40,9 @@ func benchPod(name string) *corev1.Pod {
 	return p
 }
 
-// fastConfig is for benchmarks that are not about the disk.
-func fastConfig(dir string) Config {
-	cfg := testConfig(dir)
+// unlooked is a configuration that looks for no mutations, which cost time.
+func unlooked(cfg Config) Config {
 	cfg.OnMutation = nil
-	return cfg
-}
-
-func fsyncConfig(dir string) Config {
-	cfg := testConfig(dir)
-	cfg.UnsafeNoFsync, cfg.OnMutation = false, nil
 	return cfg
 }
 
@@ -81,7 +74,7 @@ func cpuTime() time.Duration {
 func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s := open(b, fsyncConfig(b.TempDir()))
+			s := open(b, unlooked(fsyncConfig(b.TempDir())))
 			value, err := encode("x", benchPod("pod-000000"), s.table)
 			if err != nil {
 				b.Fatal(err)
@@ -126,7 +119,7 @@ func BenchmarkCreate(b *testing.B) {
 
 func BenchmarkFanOut(b *testing.B) {
 	const watchers = 200
-	s := open(b, fastConfig(b.TempDir()))
+	s := open(b, unlooked(testConfig(b.TempDir())))
 	var seen atomic.Int64
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -176,7 +169,7 @@ func fill(b testing.TB, s *Store, n int) {
 }
 
 func BenchmarkList(b *testing.B) {
-	s := open(b, fastConfig(b.TempDir()))
+	s := open(b, unlooked(testConfig(b.TempDir())))
 	fill(b, s, 6400)
 	for b.Loop() {
 		items, err := s.List(b.Context(), corev1.PodKind, ListOptions{})
@@ -187,7 +180,7 @@ func BenchmarkList(b *testing.B) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s := open(b, fastConfig(b.TempDir()))
+	s := open(b, unlooked(testConfig(b.TempDir())))
 	fill(b, s, 6400)
 	key := podKey("default", "pod-003000")
 	b.ReportAllocs()
@@ -200,7 +193,7 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
-	s, err := Open(b.Context(), fastConfig(dir))
+	s, err := Open(b.Context(), unlooked(testConfig(dir)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -222,7 +215,7 @@ func BenchmarkOpen(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		start := cpuTime()
-		s, err := Open(b.Context(), fastConfig(dir))
+		s, err := Open(b.Context(), unlooked(testConfig(dir)))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -35,14 +34,10 @@ type Collection struct {
 	Share func(pool *intern.Pool, o, live object.Object)
 }
 
-// Config says where the data is and what is stored. Only Collections and one of Dir and Endpoints are required.
+// Config says where the data is and what is stored. Only Connect and Collections are required.
 type Config struct {
-	// Dir is the data directory of the embedded etcd. It is created with mode 0700.
-	Dir string
-	// Endpoints are the client URLs of an external etcd, which is then used instead of the embedded one.
-	Endpoints []string
-	// TLS is for Endpoints.
-	TLS *tls.Config
+	// Connect leads to the etcd: that of this process (package embedded) or another (package external).
+	Connect etcd.Connect
 	// Collections are the kinds that can be stored.
 	Collections []Collection
 	// Keys returns the keys for the kinds that are to be encrypted; used says that something has been encrypted in this
@@ -52,12 +47,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the store's metrics; nil for none.
 	Registerer prometheus.Registerer
-	// UnsafeNoFsync lets acknowledged writes be lost by a crash of the machine. For throwaway clusters.
-	UnsafeNoFsync bool
 	// StartTimeout bounds Open; default 30 s.
 	StartTimeout time.Duration
-	// QuotaBytes bounds the embedded database; default 8 GiB.
-	QuotaBytes int64
 	// CompactionInterval is how long etcd keeps its history, unless it has more than HistoryRevisions revisions;
 	// defaults 5 min and 5 000. Lists at old revisions need it.
 	CompactionInterval time.Duration

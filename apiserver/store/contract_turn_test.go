@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"monoplane.dev/apiserver/store/test/etcdtest"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -93,7 +92,7 @@ func TestTurnsOfTwoStores(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	cfg := testConfig("")
-	cfg.Endpoints = []string{etcdtest.Start(t)}
+	cfg.Connect = elsewhere(t)
 	stores := []*Store{open(t, cfg), open(t, cfg)}
 	const most = 3
 	var writers sync.WaitGroup

@@ -27,9 +27,7 @@ func runChild() bool {
 	if dir == "" {
 		return false
 	}
-	cfg := testConfig(dir)
-	cfg.UnsafeNoFsync = false
-	s, err := Open(context.Background(), cfg)
+	s, err := Open(context.Background(), fsyncConfig(dir))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -3,14 +3,21 @@ package store
 import (
 	"testing"
 
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/etcd/external"
 	"monoplane.dev/apiserver/store/test/etcdtest"
 )
+
+// elsewhere leads to an etcd of the test's that is not embedded.
+func elsewhere(t *testing.T) etcd.Connect {
+	return external.Connect(external.Config{Endpoints: []string{etcdtest.Start(t)}})
+}
 
 func TestContractExternal(t *testing.T) {
 	for name, f := range contract {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig("")
-			cfg.Endpoints = []string{etcdtest.Start(t)}
+			cfg.Connect = elsewhere(t)
 			f(t, open(t, cfg))
 		})
 	}
@@ -19,7 +26,7 @@ func TestContractExternal(t *testing.T) {
 // Two servers over one etcd see each other's writes, and keys outside the tree stop nobody.
 func TestTwoStores(t *testing.T) {
 	cfg := testConfig("")
-	cfg.Endpoints = []string{etcdtest.Start(t)}
+	cfg.Connect = elsewhere(t)
 	a, b := open(t, cfg), open(t, cfg)
 	w := watch(t, b, WatchOptions{})
 	for range 20 {

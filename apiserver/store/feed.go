@@ -129,10 +129,10 @@ func (s *Store) reach(ctx context.Context, revision int64) error {
 
 // await is reach without an end of its own.
 func (s *Store) await(ctx context.Context, revision int64) error {
-	if len(s.cfg.Endpoints) == 0 {
+	if !s.client.Shared() {
 		return s.progress.Wait(ctx, revision)
 	}
-	// In an external etcd the revision may belong to a key outside our tree, about which the watch is silent
+	// In a shared etcd the revision may belong to a key outside our tree, about which the watch is silent
 	// unless asked.
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		wctx, cancel := context.WithTimeout(ctx, wait)

@@ -16,9 +16,7 @@ func fillDisk() bool {
 	if dir == "" {
 		return false
 	}
-	cfg := testConfig(dir)
-	cfg.UnsafeNoFsync = false
-	s, err := Open(context.Background(), cfg)
+	s, err := Open(context.Background(), fsyncConfig(dir))
 	if err != nil {
 		fmt.Printf("open: %v\n", err)
 		return true

@@ -14,12 +14,13 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/object"
 )
 
 func TestFullDatabase(t *testing.T) {
-	cfg := testConfig(t.TempDir())
-	cfg.QuotaBytes = 4 << 20
+	cfg := testConfig("")
+	cfg.Connect = embedded.Connect(embedded.Config{Dir: t.TempDir(), UnsafeNoFsync: true, QuotaBytes: 4 << 20})
 	s := open(t, cfg)
 	key := podKey("default", "a")
 	create(t, s, pod("default", "a"))
@@ -67,7 +68,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	create(t, s, pod("default", "after"))
 
 	dir := filepath.Join(t.TempDir(), "restored")
-	if err := Restore(dir, bytes.NewReader(snapshot.Bytes())); err != nil {
+	if err := embedded.Restore(t.Context(), dir, bytes.NewReader(snapshot.Bytes()), VerifyValue); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "restore.tmp")); !os.IsNotExist(err) {
@@ -101,7 +102,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 		if _, err := Open(t.Context(), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "restore it again") {
 			t.Errorf("a server begins with nothing: %v", err)
 		}
-		if err := Restore(dir, bytes.NewReader(snapshot.Bytes())); err != nil {
+		if err := embedded.Restore(t.Context(), dir, bytes.NewReader(snapshot.Bytes()), VerifyValue); err != nil {
 			t.Fatal(err)
 		}
 		// It is interrupted once more, when all is in its place.
@@ -114,7 +115,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 		}
 	})
 	t.Run("not empty", func(t *testing.T) {
-		if err := Restore(dir, bytes.NewReader(snapshot.Bytes())); err == nil {
+		if err := embedded.Restore(t.Context(), dir, bytes.NewReader(snapshot.Bytes()), VerifyValue); err == nil {
 			t.Error("restored over data")
 		}
 	})
@@ -126,7 +127,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			err := Restore(dir, bytes.NewReader(b))
+			err := embedded.Restore(t.Context(), dir, bytes.NewReader(b), VerifyValue)
 			if err == nil || strings.Contains(err.Error(), "\n") {
 				t.Errorf("restored: %v", err)
 			}

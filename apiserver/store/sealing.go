@@ -92,7 +92,7 @@ func (s *Store) RotateKeys(ctx context.Context) (seal.ID, int, error) {
 	switch {
 	case s.keys == nil:
 		return seal.ID{}, 0, errors.New("nothing is encrypted")
-	case len(s.cfg.Endpoints) > 0:
+	case s.client.Shared():
 		return seal.ID{}, 0, fmt.Errorf("%w: add a new one as the last line of each %s and restart the servers, then "+
 			"make it the first line and restart them again", ErrSharedKeys, seal.FileName)
 	}

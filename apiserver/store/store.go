@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/apiserver/store/seal"
@@ -216,18 +214,10 @@ func randomWriter() uint64 {
 }
 
 func (s *Store) connect(ctx context.Context) (err error) {
-	switch {
-	case len(s.cfg.Endpoints) > 0:
-		s.client, err = etcd.Dial(ctx, etcd.DialConfig{Endpoints: s.cfg.Endpoints, TLS: s.cfg.TLS, Logger: zap.NewNop()})
-	case s.cfg.Dir == "":
-		err = errors.New("neither a data directory nor endpoints are given")
-	default:
-		s.client, err = etcd.Start(ctx, etcd.Config{
-			Dir: s.cfg.Dir, Logger: s.lg, UnsafeNoFsync: s.cfg.UnsafeNoFsync, QuotaBytes: s.cfg.QuotaBytes,
-			VerifyValue: verifyValue(s.table),
-		})
+	if s.cfg.Connect == nil {
+		return errors.New("store: no etcd is given")
 	}
-	if err != nil {
+	if s.client, err = s.cfg.Connect(ctx, VerifyValue); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if s.cfg.wrap != nil {

@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/object"
 )
 
@@ -51,8 +52,16 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func testConfig(dir string) Config {
 	return Config{
-		Dir: dir, Collections: resources(), Logger: quiet(), UnsafeNoFsync: true, OnMutation: func(err error) { panic(err) },
+		Connect:     embedded.Connect(embedded.Config{Dir: dir, UnsafeNoFsync: true}),
+		Collections: resources(), Logger: quiet(), OnMutation: func(err error) { panic(err) },
 	}
+}
+
+// fsyncConfig is testConfig with what survives a crash of the machine.
+func fsyncConfig(dir string) Config {
+	cfg := testConfig(dir)
+	cfg.Connect = embedded.Connect(embedded.Config{Dir: dir})
+	return cfg
 }
 
 func open(t testing.TB, cfg Config) *Store {

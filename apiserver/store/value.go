@@ -138,20 +138,18 @@ func check(key, value []byte, table *crc32.Table) ([]byte, error) {
 	return payload, nil
 }
 
-// verifyValue is how the embedded etcd checks the data before it starts. Values of other formats are for the
-// version check to refuse.
-func verifyValue(table *crc32.Table) func(key, value []byte) error {
-	return func(key, value []byte) error {
-		name := string(key)
-		switch {
-		case !strings.HasPrefix(name, root) || name == versionKey || name == sealKey || len(value) == 0:
-			return nil
-		case value[0] != formatPlain && value[0] != formatSealed:
-			return nil
-		}
-		_, err := check(key, value, table)
-		return err
+// VerifyValue is how an embedded etcd checks the data before it starts or restores it. Values of other formats are for
+// the version check to refuse.
+func VerifyValue(key, value []byte) error {
+	name := string(key)
+	switch {
+	case !strings.HasPrefix(name, root) || name == versionKey || name == sealKey || len(value) == 0:
+		return nil
+	case value[0] != formatPlain && value[0] != formatSealed:
+		return nil
 	}
+	_, err := check(key, value, crc32.MakeTable(crc32.Castagnoli)) // made once, however often it is asked for
+	return err
 }
 
 // decode returns the object in value.

@@ -14,12 +14,12 @@ import (
 
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
-	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 )
 
 // rawEtcd is an embedded etcd with nothing in front of it, set up as that of a cluster, fsync included.
 type rawEtcd struct {
-	etcd  *etcd.Embedded
+	etcd  *embedded.Embedded
 	value []byte
 }
 
@@ -29,7 +29,7 @@ func newRawEtcd(ctx context.Context, e *env, value []byte) (*rawEtcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := etcd.Start(ctx, etcd.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	server, err := embedded.Start(ctx, embedded.Config{Dir: dir}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 )
 
 // storeAlone is the store of a cluster with nothing in front of it: no copies, no defaults, no validation, nobody who
@@ -23,7 +24,8 @@ func newStoreAlone(ctx context.Context, e *env) (*storeAlone, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(ctx, store.Config{Dir: dir, Collections: apiserver.Collections()})
+	s, err := store.Open(ctx, store.Config{Connect: embedded.Connect(embedded.Config{Dir: dir}),
+		Collections: apiserver.Collections()})
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"monoplane.dev/apiserver/admission/charge"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -71,9 +72,10 @@ func TestQuotasDecideTheSame(t *testing.T) {
 	r := random(t)
 	clock := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	s, err := store.Open(t.Context(), store.Config{
-		Dir: t.TempDir(), Collections: []store.Collection{
+		Connect: embedded.Connect(embedded.Config{Dir: t.TempDir(), UnsafeNoFsync: true}),
+		Collections: []store.Collection{
 			{Kind: corev1.PodKind}, {Kind: corev1.ServiceKind}, {Kind: corev1.PersistentVolumeClaimKind},
-		}, UnsafeNoFsync: true,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

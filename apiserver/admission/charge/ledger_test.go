@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/admission/charge"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -25,8 +26,9 @@ import (
 func open(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{
-		Dir: t.TempDir(), Collections: apiserver.Collections(), UnsafeNoFsync: true,
-		OnMutation: func(err error) { t.Error(err) },
+		Connect:     embedded.Connect(embedded.Config{Dir: t.TempDir(), UnsafeNoFsync: true}),
+		Collections: apiserver.Collections(),
+		OnMutation:  func(err error) { t.Error(err) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/apiserver/kinds/test/kindtest"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -26,8 +27,9 @@ import (
 //
 // spec: NODE-7
 func TestGuardsAgainstAnotherMachine(t *testing.T) {
-	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Collections: kinds.Collections(),
-		UnsafeNoFsync: true})
+	s, err := store.Open(t.Context(), store.Config{
+		Connect: embedded.Connect(embedded.Config{Dir: t.TempDir(), UnsafeNoFsync: true}), Collections: kinds.Collections(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,26 +1,27 @@
-// Package etcd runs an etcd server inside this process, without any listener, or talks to an external
-// cluster, behind one small interface. It knows nothing of objects: keys and values are bytes.
-//
-// The embedded server guarantees what etcd guarantees (an acknowledged transaction survives a crash of the
-// process and, unless fsync is switched off, of the machine) and adds checks that etcd leaves to its
-// operator: one instance per data directory, the write-ahead log and the database verified before they are
-// opened, fatal errors of etcd turned into an error instead of the end of the process, recovery from a full
-// quota. It runs inside a testing/synctest bubble: no sockets, no package-level goroutines.
-//
-// It serves no network clients, is always a cluster of one member, and does not compact on its own.
+// Package etcd is what the store needs of an etcd, behind one small interface. It knows nothing of objects: keys and
+// values are bytes. Package embedded below it runs a server inside this process, package external talks to a cluster
+// elsewhere; who opens a store names one of them, so that whoever uses a store links neither.
 package etcd
 
 import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// MaxRequestBytes is the largest transaction that is accepted, in encoded size.
-const MaxRequestBytes = 1536 * 1024
+const (
+	// MaxRequestBytes is the largest transaction that is accepted, in encoded size.
+	MaxRequestBytes = 1536 * 1024
+	// CallLimit bounds a call of a Client, whatever its caller allows: etcd gives up after some seconds, unless its disk
+	// keeps it, and a client would try to reach a cluster for ever.
+	CallLimit = time.Minute
+	// RoomLimit does so for Relieve, which rewrites the database.
+	RoomLimit = 10 * time.Minute
+)
 
 // Errors that callers tell apart. Others are passed on as etcd words them.
 var (
@@ -41,6 +42,10 @@ var (
 	// ErrClosed says that the client has been closed.
 	ErrClosed = errors.New("etcd is stopped")
 )
+
+// Connect makes a client, and starts the server if it is embedded. It returns when that serves, or ctx ends. An
+// embedded server refuses a database with a value that verify refuses.
+type Connect func(ctx context.Context, verify func(key, value []byte) error) (Client, error)
 
 // Client is what the store needs of an etcd. All methods are safe for concurrent use.
 type Client interface {
@@ -64,6 +69,8 @@ type Client interface {
 	ForgetLog(ctx context.Context) error
 	// ReleasePages gives back the memory in which the process sees the database's file, when it has any.
 	ReleasePages(ctx context.Context) error
+	// Shared says whether others may write to it too.
+	Shared() bool
 	// Failed is closed when etcd has stopped for good on its own; Err then says why.
 	Failed() <-chan struct{}
 	Err() error

@@ -28,6 +28,8 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcd/embedded"
+	"monoplane.dev/apiserver/store/etcd/external"
 	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
@@ -37,7 +39,11 @@ import (
 
 // Config is what a test may want of its server. Its zero value is what most want.
 type Config struct {
-	// Store is how the store is opened. Its directory and its resources have defaults.
+	// Dir is the directory of the server's etcd; a new one if it is empty.
+	Dir string
+	// Endpoints are the client URLs of an etcd that is used instead.
+	Endpoints []string
+	// Store is how the store is opened, but for its etcd. Its resources have a default.
 	Store store.Config
 	// API is how the services are made. With a store, they use that, which whoever opened it closes; then the above does
 	// not count.
@@ -73,8 +79,8 @@ func Start(t testing.TB) *Server {
 // StartWith is Start for a test that wants something of its server.
 func StartWith(t testing.TB, cfg Config) *Server {
 	t.Helper()
-	if cfg.Store.Dir == "" && len(cfg.Store.Endpoints) == 0 {
-		cfg.Store.Dir = t.TempDir()
+	if cfg.Dir == "" && len(cfg.Endpoints) == 0 {
+		cfg.Dir = t.TempDir()
 	}
 	if cfg.Store.OnMutation == nil && !cfg.Durable {
 		cfg.Store.OnMutation = func(err error) { t.Error(err) }
@@ -100,7 +106,7 @@ func Example() (s *Server, stop func()) {
 	}
 	dir, err := os.MkdirTemp("", "apitest")
 	must(err)
-	s, err = open(Config{Store: store.Config{Dir: dir}})
+	s, err = open(Config{Dir: dir})
 	must(err)
 	return s, func() { must(errors.Join(s.stop(), os.RemoveAll(dir))) }
 }
@@ -113,7 +119,10 @@ func open(cfg Config) (*Server, error) {
 	if cfg.API.Controllers == nil {
 		cfg.API.Controllers = controllers.Roles()
 	}
-	cfg.Store.UnsafeNoFsync = !cfg.Durable
+	cfg.Store.Connect = embedded.Connect(embedded.Config{Dir: cfg.Dir, UnsafeNoFsync: !cfg.Durable})
+	if len(cfg.Endpoints) > 0 {
+		cfg.Store.Connect = external.Connect(external.Config{Endpoints: cfg.Endpoints})
+	}
 	owned := cfg.API.Store == nil
 	var err error
 	if owned {

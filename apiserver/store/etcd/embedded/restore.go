@@ -1,4 +1,4 @@
-package etcd
+package embedded
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,10 +30,10 @@ const (
 	restoreBatch = 10_000
 )
 
-// Restore makes a data directory from a snapshot. dir must be missing or empty. It refuses a snapshot that is
-// incomplete or damaged and then leaves dir empty. One that was interrupted can be begun again; Start refuses its
-// directory. The new server continues with revisions far above those of
-// the snapshot and without its history, so that every watcher starts anew.
+// Restore makes a data directory from a snapshot. dir must be missing or empty. A snapshot that is incomplete, or
+// damaged as verify says of its values, is refused and leaves dir empty. One that was interrupted can be begun again;
+// Start refuses its directory. The new server continues with revisions far above those of the snapshot, because clients
+// may have seen some that came after it, and without its history, so that every watcher starts anew.
 //
 // The snapshot's keys and leases move into the database of a freshly made server, so that nothing depends on
 // the identity of the cluster in which the snapshot was taken.
@@ -68,7 +67,7 @@ func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, valu
 		return fmt.Errorf("restore: %w", err)
 	}
 	fresh := filepath.Join(tmp, "new")
-	e, err := Start(ctx, Config{Dir: fresh, Logger: slog.New(slog.DiscardHandler)})
+	e, err := Start(ctx, Config{Dir: fresh}, nil)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}

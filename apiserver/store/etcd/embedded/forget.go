@@ -1,4 +1,4 @@
-package etcd
+package embedded
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
 // ForgetLog makes etcd drop the newest entries of its log from memory, where they stay until a hundred more have come:
@@ -19,7 +21,7 @@ func (e *Embedded) ForgetLog(ctx context.Context) error {
 			_, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 				return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: 1})
 			})
-			if errors.Is(err, ErrCompacted) {
+			if errors.Is(err, etcd.ErrCompacted) {
 				return nil // as it always is
 			}
 			return err

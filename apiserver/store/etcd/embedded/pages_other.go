@@ -1,6 +1,6 @@
 //go:build !linux
 
-package etcd
+package embedded
 
 import "context"
 

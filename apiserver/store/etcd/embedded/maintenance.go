@@ -1,4 +1,4 @@
-package etcd
+package embedded
 
 import (
 	"context"
@@ -9,23 +9,27 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/storage/backend"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
 // Relieve makes room after ErrNoSpace: it discards the history before revision, gives the freed pages back to
 // the file system, and switches the alarm off that makes etcd refuse writes.
 func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
-	_, err := callFor(ctx, e, roomLimit, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
+	_, err := callFor(ctx, e, etcd.RoomLimit, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true})
 	})
-	if err != nil && !errors.Is(err, ErrCompacted) {
+	if err != nil && !errors.Is(err, etcd.ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
-	_, err = callFor(ctx, e, roomLimit, func(context.Context) (struct{}, error) { return struct{}{}, e.srv.Defragment() })
+	_, err = callFor(ctx, e, etcd.RoomLimit, func(context.Context) (struct{}, error) {
+		return struct{}{}, e.srv.Defragment()
+	})
 	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
 	}
 	for _, a := range e.srv.Alarms() {
-		_, err := callFor(ctx, e, roomLimit, func(ctx context.Context) (*etcdserverpb.AlarmResponse, error) {
+		_, err := callFor(ctx, e, etcd.RoomLimit, func(ctx context.Context) (*etcdserverpb.AlarmResponse, error) {
 			return e.srv.Alarm(ctx, &etcdserverpb.AlarmRequest{
 				Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.MemberID, Alarm: a.Alarm,
 			})

@@ -1,4 +1,13 @@
-package etcd
+// Package embedded runs an etcd server inside this process, without any listener.
+//
+// It guarantees what etcd guarantees (an acknowledged transaction survives a crash of the
+// process and, unless fsync is switched off, of the machine) and adds checks that etcd leaves to its
+// operator: one instance per data directory, the write-ahead log and the database verified before they are
+// opened, fatal errors of etcd turned into an error instead of the end of the process, recovery from a full
+// quota. It runs inside a testing/synctest bubble: no sockets, no package-level goroutines.
+//
+// It serves no network clients, is always a cluster of one member, and does not compact on its own.
+package embedded
 
 import (
 	"context"
@@ -24,6 +33,7 @@ import (
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
+	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/internal/dirlock"
 )
 
@@ -31,14 +41,19 @@ import (
 type Config struct {
 	// Dir is the data directory, which belongs to this server alone.
 	Dir string
-	// Logger must not be nil.
+	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// UnsafeNoFsync trades the safety of acknowledged writes against crashes of the machine for speed.
 	UnsafeNoFsync bool
 	// QuotaBytes bounds the database; 0 for the default of 8 GiB.
 	QuotaBytes int64
-	// VerifyValue checks a stored value before the server starts; nil for none.
-	VerifyValue func(key, value []byte) error
+}
+
+// Connect is Start for those who open a store.
+func Connect(cfg Config) etcd.Connect {
+	return func(ctx context.Context, verify func(key, value []byte) error) (etcd.Client, error) {
+		return Start(ctx, cfg, verify)
+	}
 }
 
 const (
@@ -71,10 +86,6 @@ const (
 	checkLimit = 2 * time.Second
 	// stopLimit bounds Close, because a failed server may never stop.
 	stopLimit = 10 * time.Second
-	// callLimit bounds a call, whatever its caller allows: etcd gives up after some seconds, unless its disk keeps it.
-	// roomLimit does so for making room, which rewrites the database.
-	callLimit = time.Minute
-	roomLimit = 10 * time.Minute
 )
 
 // Embedded is an etcd server in this process.
@@ -87,7 +98,7 @@ type Embedded struct {
 	acknowledged atomic.Int64
 	batch        *batch
 	clock        clock
-	// limit is callLimit.
+	// limit is etcd.CallLimit.
 	limit time.Duration
 
 	// using is held for reading by calls, because etcd panics when its storage is closed under them.
@@ -101,18 +112,26 @@ type Embedded struct {
 // setSegmentSize changes a variable of etcd's, which every server of the process shares, just once.
 var setSegmentSize = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegmentBytes })
 
-// Start locks and verifies the data directory and runs a server on it. It returns when the server is ready or
-// ctx ends. The error is one line that says what is wrong with the directory.
-func Start(ctx context.Context, cfg Config) (*Embedded, error) {
+// Start locks and verifies the data directory, each stored value by verify unless that is nil, and runs a server on
+// it. It returns when the server is ready or ctx ends. The error is one line that says what is wrong with the
+// directory.
+func Start(ctx context.Context, cfg Config, verify func(key, value []byte) error) (*Embedded, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if cfg.Dir == "" {
+		return nil, errors.New("no data directory is given")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	lock, err := dirlock.Acquire(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	e := &Embedded{
-		lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), batch: newBatch(), limit: callLimit,
+		lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), batch: newBatch(),
+		limit: etcd.CallLimit,
 	}
 	sc, err := serverConfig(cfg, newZap(cfg.Logger, e.fail))
 	if err == nil {
@@ -120,7 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	}
 	var replayed uint64
 	if err == nil {
-		replayed, err = checkDir(sc, cfg.VerifyValue)
+		replayed, err = checkDir(sc, verify)
 	}
 	if err == nil {
 		setSegmentSize()
@@ -168,7 +187,7 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 		BackendFreelistType:               bbolt.FreelistMapType,
 		QuotaBackendBytes:                 quota,
 		MaxTxnOps:                         128,
-		MaxRequestBytes:                   MaxRequestBytes,
+		MaxRequestBytes:                   etcd.MaxRequestBytes,
 		CompactionBatchLimit:              1000,
 		CompactionSleepInterval:           10 * time.Millisecond,
 		BootstrapDefragThresholdMegabytes: defragAtStart,
@@ -327,6 +346,9 @@ func (e *Embedded) watchStop() {
 	}
 }
 
+// Shared is false: nobody else reaches the server.
+func (e *Embedded) Shared() bool { return false }
+
 // Failed is closed when the server has given up, for example because the disk is full.
 func (e *Embedded) Failed() <-chan struct{} { return e.fail.done }
 
@@ -394,7 +416,7 @@ func callFor[T any](
 		var r result
 		select {
 		case <-e.closed:
-			r.err = ErrClosed
+			r.err = etcd.ErrClosed
 		default:
 			r.v, r.err = f(ctx)
 		}
@@ -416,7 +438,7 @@ func callFor[T any](
 			return zero, err
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
-			return zero, ErrTimeout // not the caller has given up
+			return zero, etcd.ErrTimeout // not the caller has given up
 		}
 		return zero, serverError(r.err)
 	case <-e.fail.done:
@@ -425,7 +447,7 @@ func callFor[T any](
 		if err := caller.Err(); err != nil {
 			return zero, err
 		}
-		return zero, ErrTimeout
+		return zero, etcd.ErrTimeout
 	}
 }
 

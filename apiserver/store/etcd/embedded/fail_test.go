@@ -1,4 +1,4 @@
-package etcd
+package embedded
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
 // A server that fails while it holds the locks of its storage keeps nobody waiting.
@@ -120,15 +122,15 @@ func TestCallsEnd(t *testing.T) {
 		"watch":   func() error { _, err := e.Watch(context.Background(), "k", 1); return err },
 	} {
 		// Calls that the lock does not hold up may be answered; a second one is behind the write.
-		if err := f(); err != nil && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrCompacted) {
+		if err := f(); err != nil && !errors.Is(err, etcd.ErrTimeout) && !errors.Is(err, etcd.ErrCompacted) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := put(context.Background(), e, "k", nil); !errors.Is(err, ErrTimeout) {
+	if _, err := put(context.Background(), e, "k", nil); !errors.Is(err, etcd.ErrTimeout) {
 		t.Errorf("a transaction ends with %v", err)
 	}
 	read.RUnlock()
-	e.limit = callLimit
+	e.limit = etcd.CallLimit
 	if _, err := put(t.Context(), e, "k", nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}

@@ -1,4 +1,8 @@
-package etcd
+// Package external talks to an etcd cluster elsewhere, through etcd's client.
+//
+// It guarantees that a call ends within etcd.CallLimit, with etcd.ErrTimeout where its outcome is not known, and that
+// errors are those of package etcd.
+package external
 
 import (
 	"context"
@@ -13,14 +17,23 @@ import (
 	"google.golang.org/grpc"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
-// DialConfig says how to reach an external cluster. Endpoints and Logger are required.
-type DialConfig struct {
+// Config says how to reach a cluster.
+type Config struct {
+	// Endpoints are the cluster's client URLs, one at least.
 	Endpoints []string
-	TLS       *tls.Config
-	Logger    *zap.Logger
+	// TLS is for Endpoints; nil for none.
+	TLS *tls.Config
+}
+
+// Connect is Dial for those who open a store. What is stored is the cluster's to verify.
+func Connect(cfg Config) etcd.Connect {
+	return func(ctx context.Context, _ func(key, value []byte) error) (etcd.Client, error) { return Dial(ctx, cfg) }
 }
 
 // External is a client of an external etcd cluster.
@@ -41,11 +54,11 @@ const (
 )
 
 // Dial connects to an external cluster and returns once it answers or ctx ends.
-func Dial(ctx context.Context, cfg DialConfig) (*External, error) {
+func Dial(ctx context.Context, cfg Config) (*External, error) {
 	cli, err := clientv3.New(clientv3.Config{
-		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: cfg.Logger,
+		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: zap.NewNop(),
 		DialTimeout: dialTimeout, DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
-		MaxCallSendMsgSize: 2 * MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
+		MaxCallSendMsgSize: 2 * etcd.MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -61,16 +74,16 @@ func Dial(ctx context.Context, cfg DialConfig) (*External, error) {
 }
 
 var callOptions = []grpc.CallOption{
-	grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(2 * MaxRequestBytes),
+	grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(2 * etcd.MaxRequestBytes),
 }
 
-// ask calls etcd, which may be anywhere, and gives up after callLimit: the client would try to reach it for ever.
+// ask calls etcd, which may be anywhere, and gives up after etcd.CallLimit: the client would try to reach it for ever.
 func ask[T any](caller context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(caller, callLimit)
+	ctx, cancel := context.WithTimeout(caller, etcd.CallLimit)
 	defer cancel()
 	v, err := f(ctx)
 	if err != nil && ctx.Err() != nil && caller.Err() == nil {
-		return v, ErrTimeout
+		return v, etcd.ErrTimeout
 	}
 	return v, remoteError(err)
 }
@@ -114,10 +127,10 @@ func (e *External) Compact(ctx context.Context, revision int64) error {
 
 // Relieve compacts and defragments every member and switches its alarm off.
 func (e *External) Relieve(ctx context.Context, revision int64) error {
-	ctx, cancel := context.WithTimeout(ctx, roomLimit)
+	ctx, cancel := context.WithTimeout(ctx, etcd.RoomLimit)
 	defer cancel()
 	_, err := e.cli.Compact(ctx, revision, clientv3.WithCompactPhysical())
-	if err := remoteError(err); err != nil && !errors.Is(err, ErrCompacted) {
+	if err := remoteError(err); err != nil && !errors.Is(err, etcd.ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
 	for _, endpoint := range e.cli.Endpoints() {
@@ -150,6 +163,9 @@ func (e *External) ForgetLog(context.Context) error { return nil }
 // ReleasePages does nothing: the database is elsewhere.
 func (e *External) ReleasePages(context.Context) error { return nil }
 
+// Shared is true.
+func (e *External) Shared() bool { return true }
+
 // Failed is never closed: the client goes on trying to reach the cluster.
 func (e *External) Failed() <-chan struct{} { return e.never }
 
@@ -164,7 +180,7 @@ func (e *External) Close() error {
 
 // Watch delivers the changes of all keys with prefix from revision from on. The client resumes it by itself
 // when the connection breaks.
-func (e *External) Watch(_ context.Context, prefix string, from int64) (Watch, error) {
+func (e *External) Watch(_ context.Context, prefix string, from int64) (etcd.Watch, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	ch := e.cli.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
 	return &externalWatch{e: e, ctx: ctx, cancel: cancel, ch: ch}, nil
@@ -177,23 +193,23 @@ type externalWatch struct {
 	ch     clientv3.WatchChan
 }
 
-func (w *externalWatch) Recv(ctx context.Context) (Batch, error) {
+func (w *externalWatch) Recv(ctx context.Context) (etcd.Batch, error) {
 	var r clientv3.WatchResponse
 	var ok bool
 	select {
 	case r, ok = <-w.ch:
 	case <-ctx.Done():
-		return Batch{}, ctx.Err()
+		return etcd.Batch{}, ctx.Err()
 	}
 	switch {
 	case !ok:
-		return Batch{}, ErrClosed
+		return etcd.Batch{}, etcd.ErrClosed
 	case r.CompactRevision != 0:
-		return Batch{}, ErrCompacted
+		return etcd.Batch{}, etcd.ErrCompacted
 	case r.Err() != nil:
-		return Batch{}, remoteError(r.Err())
+		return etcd.Batch{}, remoteError(r.Err())
 	}
-	b := Batch{Revision: r.Header.Revision, Events: r.Events}
+	b := etcd.Batch{Revision: r.Header.Revision, Events: r.Events}
 	if n := len(r.Events); n > 0 {
 		// The header may be ahead of the events while the watch catches up.
 		b.Revision = r.Events[n-1].Kv.ModRevision
@@ -208,4 +224,30 @@ func (w *externalWatch) Progress(context.Context) { _ = w.e.cli.RequestProgress(
 func (w *externalWatch) Close() error {
 	w.cancel()
 	return nil
+}
+
+// remoteError translates an error that came over the wire.
+func remoteError(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch e := rpctypes.Error(err); {
+	case errors.Is(e, rpctypes.ErrCompacted):
+		return etcd.ErrCompacted
+	case errors.Is(e, rpctypes.ErrFutureRev):
+		return etcd.ErrFutureRevision
+	case errors.Is(e, rpctypes.ErrRequestTooLarge):
+		return etcd.ErrTooLarge
+	case errors.Is(e, rpctypes.ErrNoSpace):
+		return etcd.ErrNoSpace
+	case errors.Is(e, rpctypes.ErrLeaseNotFound):
+		return etcd.ErrLeaseNotFound
+	case errors.Is(e, rpctypes.ErrTimeout), errors.Is(e, rpctypes.ErrTimeoutDueToConnectionLost),
+		errors.Is(e, rpctypes.ErrTimeoutDueToLeaderFail):
+		return etcd.ErrTimeout
+	case errors.Is(e, rpctypes.ErrTooManyRequests):
+		return etcd.ErrBusy
+	default:
+		return err
+	}
 }

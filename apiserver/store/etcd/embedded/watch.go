@@ -1,15 +1,17 @@
-package etcd
+package embedded
 
 import (
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
 // Watch delivers the changes of all keys with prefix from revision from on. Changes must be received without
 // delay: etcd buffers 128 of them and then falls back to reading them again every 100 ms.
-func (e *Embedded) Watch(ctx context.Context, prefix string, from int64) (Watch, error) {
+func (e *Embedded) Watch(ctx context.Context, prefix string, from int64) (etcd.Watch, error) {
 	w, err := call(ctx, e, func(context.Context) (*embeddedWatch, error) {
 		w := &embeddedWatch{e: e, stream: e.srv.Watchable().NewWatchStream()}
 		var err error
@@ -32,28 +34,28 @@ type embeddedWatch struct {
 	id     mvcc.WatchID
 }
 
-func (w *embeddedWatch) Recv(ctx context.Context) (Batch, error) {
+func (w *embeddedWatch) Recv(ctx context.Context) (etcd.Batch, error) {
 	select {
 	case r, ok := <-w.stream.Chan():
 		if !ok {
-			return Batch{}, ErrClosed
+			return etcd.Batch{}, etcd.ErrClosed
 		}
 		return w.batch(r)
 	case <-w.e.fail.done:
-		return Batch{}, w.e.fail.err
+		return etcd.Batch{}, w.e.fail.err
 	case <-w.e.srv.StopNotify():
-		return Batch{}, ErrClosed
+		return etcd.Batch{}, etcd.ErrClosed
 	case <-ctx.Done():
-		return Batch{}, ctx.Err()
+		return etcd.Batch{}, ctx.Err()
 	}
 }
 
 // batch takes with r whatever else is there already.
-func (w *embeddedWatch) batch(r mvcc.WatchResponse) (Batch, error) {
-	b := Batch{}
+func (w *embeddedWatch) batch(r mvcc.WatchResponse) (etcd.Batch, error) {
+	b := etcd.Batch{}
 	for {
 		if r.CompactRevision != 0 {
-			return Batch{}, ErrCompacted
+			return etcd.Batch{}, etcd.ErrCompacted
 		}
 		b.Events = append(b.Events, r.Events...)
 		// The revision of a response may be ahead of its events while the watch catches up.

@@ -1,4 +1,4 @@
-package etcd
+package embedded
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apiserver/store/etcd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +33,7 @@ func start(t testing.TB, cfg Config) *Embedded {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	e, err := Start(t.Context(), cfg)
+	e, err := Start(t.Context(), cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func start(t testing.TB, cfg Config) *Embedded {
 	return e
 }
 
-func put(ctx context.Context, e Client, key string, value []byte) (int64, error) {
+func put(ctx context.Context, e etcd.Client, key string, value []byte) (int64, error) {
 	resp, err := e.Txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{{
 		Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: value}},
 	}}})
@@ -61,13 +63,13 @@ func TestStartAndClose(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := put(t.Context(), e, "k", nil); !errors.Is(err, ErrClosed) {
+		if _, err := put(t.Context(), e, "k", nil); !errors.Is(err, etcd.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err,
+	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, nil); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("started although canceled: %v", err)
 	}
@@ -115,7 +117,7 @@ func TestFirstStartIsInterrupted(t *testing.T) {
 				}
 			}
 			if tc.refused != "" {
-				_, err := Start(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+				_, err := Start(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)}, nil)
 				if err == nil || !regexp.MustCompile(tc.refused).MatchString(err.Error()) {
 					t.Errorf("%v, want %q", err, tc.refused)
 				}
@@ -175,16 +177,16 @@ func TestErrors(t *testing.T) {
 		_, err := e.Range(t.Context(), &etcdserverpb.RangeRequest{Key: []byte("k"), Revision: rev})
 		return err
 	}
-	if err := read(2); !errors.Is(err, ErrCompacted) {
+	if err := read(2); !errors.Is(err, etcd.ErrCompacted) {
 		t.Error(err)
 	}
-	if err := read(rev + 1); !errors.Is(err, ErrFutureRevision) {
+	if err := read(rev + 1); !errors.Is(err, etcd.ErrFutureRevision) {
 		t.Error(err)
 	}
-	if err := e.Compact(t.Context(), 2); !errors.Is(err, ErrCompacted) {
+	if err := e.Compact(t.Context(), 2); !errors.Is(err, etcd.ErrCompacted) {
 		t.Error(err)
 	}
-	if _, err := put(t.Context(), e, "k", make([]byte, MaxRequestBytes)); !errors.Is(err, ErrTooLarge) {
+	if _, err := put(t.Context(), e, "k", make([]byte, etcd.MaxRequestBytes)); !errors.Is(err, etcd.ErrTooLarge) {
 		t.Error(err)
 	}
 	w, err := e.Watch(t.Context(), "k", 2)
@@ -192,7 +194,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if _, err := w.Recv(t.Context()); !errors.Is(err, ErrCompacted) {
+	if _, err := w.Recv(t.Context()); !errors.Is(err, etcd.ErrCompacted) {
 		t.Error(err)
 	}
 }
@@ -316,7 +318,7 @@ func BenchmarkStart(b *testing.B) {
 		b.StopTimer()
 		dir := b.TempDir()
 		b.StartTimer()
-		e, err := Start(b.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+		e, err := Start(b.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
