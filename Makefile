@@ -16,10 +16,6 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 FUZZTIME   ?= 10m
 
-# The packages whose tests calculate, and start no goroutine: the race detector would find nothing there, and cost
-# minutes.
-SEQUENTIAL := ./codec ./scheduler/test/naive
-
 # The package whose tests take longest goes first: at the end it would run alone.
 SLOWEST := ./nodeagent/runtime/host
 
@@ -89,6 +85,10 @@ $(BIN)/kubernetes: tools/kubernetes/go.mod tools/kubernetes/main.go
 golden: kubectl $(BIN)/kubernetes ## Write what kubectl prints against Kubernetes' own API server to test/conformance
 	cd test && go test -count=1 -timeout 1h ./conformance -golden $(BIN)/kubernetes
 
+.PHONY: conformance
+conformance: golden ## The same, and fail where Kubernetes prints something else than the scripts say
+	git diff --exit-code -- test/conformance/testdata
+
 .PHONY: charts
 charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts with Helm, and compare with Kubernetes
 	cd test && go test -count=1 -timeout 1h -v -run '^TestHelm$$' ./conformance -helm
@@ -108,12 +108,19 @@ plugins:
 
 .PHONY: generate
 generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' messages, and api/ and docs/api from proto/
+	$(BIN)/buf lint
+	$(BIN)/buf breaking --against proto/image.binpb
 	tools/generate
 	go run ./tools/openapi
+	tools/generated >proto/generated.sha256
 
 .PHONY: verify
-verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generated code, proto rules and compatibility, dead code, lint, and the builds without cgo and for macOS
+verify: $(BIN)/golangci-lint $(BIN)/deadcode ## Check that generated code is current, dead code, lint, and the builds without cgo and for macOS
 	tools/verify
+
+.PHONY: verify-generated
+verify-generated: $(BIN)/buf plugins ## Generate everything anew and compare; check the proto rules and compatibility
+	tools/verify generated
 
 # Tests that run the others of their package again as a user, kill at random, or measure: test-root has them, without the
 # race detector, which has seen the same code in the others.
@@ -121,9 +128,8 @@ ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) \
-	  $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))")
-	go test -vet=off -timeout 30m $(SEQUENTIAL)
+	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) $$(tools/raced)
+	go test -vet=off -timeout 30m $$(tools/raced not)
 	cd test && go test -vet=off -timeout 45m ./...
 	cd examples/controllertest && go test -vet=off ./...
 
@@ -227,6 +233,10 @@ lies-containerd: build act ## Play scenarios of pods while containerd seems to h
 .PHONY: flood
 flood: build ## Let a pod write a flood of logs as fast as it can, and see what of it stays on the disk (SIZE=1000, in MB)
 	cd test && MONOPLANE_FLOOD=$${SIZE:-1000} go test -count=1 -v -run '^TestBadLogFlood$$' ./e2e
+
+.PHONY: nightly
+nightly: ## Run all suites that CI leaves out, a line each (SUITES='"crash ROUNDS=10" oracle' LOGS=directory); as root
+	@tools/nightly $(SUITES)
 
 .PHONY: clean
 clean: ## Remove what was built
