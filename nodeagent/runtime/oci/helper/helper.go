@@ -16,7 +16,7 @@ var files embed.FS
 
 // ErrMissing says that this program was built without the helper.
 var ErrMissing = errors.New("this monoplane was built without the program that makes containers: `make build` " +
-	"includes it where gcc, libc6-dev and libseccomp-dev are installed (`make deps`)")
+	"includes it where gcc libc6-dev libseccomp-dev pkg-config are installed; with DEPS=yes it installs them first")
 
 const name = "embedded/ocihelper.gz"
 
