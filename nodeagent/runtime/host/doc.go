@@ -133,7 +133,7 @@
 // With Config.OCI a container of another image gets what containers get elsewhere: the image's files with a layer of
 // its own above them, namespaces of mounts and processes, and those of its sandbox for IPC, host name and network;
 // the usual capabilities, devices and masked paths (package oci/spec). Its shim has a helper make it (see
-// shim/bundle_linux.go and tools/ocihelper), so that all that is guaranteed above holds for it, with one difference:
+// shim/bundle_linux.go and cmd/ocihelper), so that all that is guaranteed above holds for it, with one difference:
 // if its shim is killed, the kernel does not kill its process 1; the runtime does, at once if it runs, else when it
 // is started.
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // A container that has a bundle is made by a helper, a program of its own that knows namespaces, mounts and seccomp
-// (tools/ocihelper), and that lives for milliseconds.
+// (cmd/ocihelper), and that lives for milliseconds.
 //
 //	shim                        helper                            process 1
 //	fork ─────────────────────► makes the container ────────────► waits in its exec fifo

@@ -201,7 +201,7 @@ type StartRequest struct {
 	// Terminal gives the container a terminal, as its input, its output and its errors. It needs a Version4 shim.
 	Terminal bool
 
-	// Bundle is the directory in which the container is described to the helper that makes it (see tools/ocihelper);
+	// Bundle is the directory in which the container is described to the helper that makes it (see cmd/ocihelper);
 	// empty for one whose root is the machine's. Beside it only ContainerID, LogPath, StopSignal, the score, the cgroup
 	// directories, Expiry, Stdin, Terminal and Joins count. It needs a Bundles shim.
 	Bundle string

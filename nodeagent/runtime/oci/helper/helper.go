@@ -1,4 +1,4 @@
-// Package helper holds the program that makes containers (tools/ocihelper), which is embedded in this one,
+// Package helper holds the program that makes containers (cmd/ocihelper), which is embedded in this one,
 // compressed, where it was built: it needs a C compiler, and Linux.
 package helper
 

@@ -1,6 +1,6 @@
 // Package spec says in the words of the OCI runtime specification what a pod asks for in those of CRI: it turns the
 // configuration of a sandbox and of a container, and what the container's image says, into a Bundle, which the helper
-// (tools/ocihelper) makes a container of.
+// (cmd/ocihelper) makes a container of.
 //
 // It only calculates: it reads no file but the seccomp profiles and devices that a configuration names, and changes
 // nothing. What depends on the content of the image, such as the id of a user that has a name, is left to the helper,

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package main
 
 import (
@@ -10,7 +12,7 @@ import (
 )
 
 // Names inside a bundle, which is a directory of the container's that only Monoplane can enter. The runtime writes
-// bundle.json (package nodeagent/runtime/oci/bundle has the same types) before it asks the shim to start.
+// bundle.json (package nodeagent/runtime/oci/spec has the same types) before it asks the shim to start.
 const (
 	bundleFile  = "bundle.json"
 	processFile = "process.json" // The process as it was resolved against the image, for those that are run later.
