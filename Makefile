@@ -137,6 +137,7 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -vet=off -tags rootonly -timeout 25m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
 	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
+	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
 	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestRootUnprivileged|$(SLOW)' \
 	  ./nodeagent/runtime/host
 	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff

@@ -66,6 +66,14 @@ type files struct {
 	Layers []string
 }
 
+// mount returns the mount with an index, which it got from the description of the container.
+func (b *bundle) mount(i int) (*specs.Mount, error) {
+	if i < 0 || i >= len(b.Spec.Mounts) {
+		return nil, fmt.Errorf("the description of the container: there is no mount %d", i)
+	}
+	return &b.Spec.Mounts[i], nil
+}
+
 func readJSON(name string, into any) error {
 	text, err := os.ReadFile(name)
 	if err == nil {

@@ -45,7 +45,7 @@ func writeDiff(b *bundle, to string) error {
 			err = d.add(name)
 		}
 		if err != nil {
-			return fmt.Errorf("the files of the container: %w", err)
+			return fmt.Errorf("the files of the container: %s: %w", name, err)
 		}
 		return nil
 	})

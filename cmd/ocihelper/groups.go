@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutGroups makes the machine's cgroups read-only for the helper, whose mount namespace is its own. Libcontainer makes
-// groups beside the helper's own one for a container that is to have none, and hands out controllers above them,
+// shutGroups makes the machine's cgroups read-only for the helper, whose mount namespace is its own. Libcontainer
+// makes groups beside the helper's own one for a container that is to have none, and hands out controllers above them,
 // unless it may not: then it leaves the container where the helper is.
 func shutGroups() error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter("/sys/fs/cgroup"))

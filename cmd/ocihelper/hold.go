@@ -30,6 +30,9 @@ func hold(settings []string) int {
 func writeSettings(all []string) error {
 	for _, s := range all {
 		path, value, _ := strings.Cut(s, "=")
+		if !filepath.IsLocal(path) {
+			return fmt.Errorf("%q is below no directory of /proc/sys", path)
+		}
 		if err := os.WriteFile(filepath.Join("/proc/sys", path), []byte(value), 0); err != nil {
 			return fmt.Errorf("sysctl %s cannot be set: %w", strings.ReplaceAll(path, "/", "."), err)
 		}

@@ -26,10 +26,10 @@ func (b *bundle) placeImages(dir string) error {
 		return fmt.Errorf("a directory for the images that are mounted cannot be mounted: %w", err)
 	}
 	for i, f := range b.Images {
-		if i < 0 || i >= len(b.Spec.Mounts) {
-			return fmt.Errorf("the description of the container: there is no mount %d", i)
+		m, err := b.mount(i)
+		if err != nil {
+			return err
 		}
-		m := &b.Spec.Mounts[i]
 		m.Source = filepath.Join(dir, strconv.Itoa(i))
 		if err := b.placeImage(f, m.Source); err != nil {
 			return fmt.Errorf("the mount of image %q at %q: %w", f.Name, m.Destination, err)

@@ -18,10 +18,10 @@ import (
 // them meanwhile: from then on nobody looks at the path again.
 func (b *bundle) placeParts(dir string) error {
 	for i, sub := range b.Parts {
-		if i < 0 || i >= len(b.Spec.Mounts) {
-			return fmt.Errorf("the description of the container: there is no mount %d", i)
+		m, err := b.mount(i)
+		if err != nil {
+			return err
 		}
-		m := &b.Spec.Mounts[i]
 		at, err := placePart(m.Source, cmp.Or(b.Images[i].Name, m.Source), sub, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return err
@@ -47,29 +47,11 @@ func placePart(source, name, sub, at string) (string, error) {
 		return "", fmt.Errorf("the path %q below %q: %w", sub, name, err)
 	}
 	defer unix.Close(part)
-	var st unix.Stat_t
-	if err := unix.Fstat(part, &st); err != nil {
-		return "", os.NewSyscallError("fstat", err)
-	}
 	tree, err := unix.OpenTree(part, "", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH|
 		unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return "", fmt.Errorf("the path %q below %q cannot be mounted: %w", sub, name, err)
 	}
 	defer unix.Close(tree)
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		err = os.MkdirAll(at, 0o700)
-	} else if err = os.MkdirAll(filepath.Dir(at), 0o700); err == nil {
-		var f *os.File
-		if f, err = os.OpenFile(at, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
-			err = f.Close()
-		}
-	}
-	if err == nil {
-		err = unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	}
-	if err != nil {
-		return "", &os.PathError{Op: "move_mount", Path: at, Err: err}
-	}
-	return at, nil
+	return at, moveTo(tree, at)
 }

@@ -19,7 +19,7 @@ func remove(dir string) int {
 	err := os.RemoveAll(dir)
 	if errors.Is(err, fs.ErrPermission) {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() && os.Chmod(path, 0o700) != nil { //nolint:gosec // It is about to go.
+			if err == nil && d.IsDir() && os.Chmod(path, 0o700) != nil { // It is about to go.
 				return fs.SkipDir
 			}
 			return nil

@@ -86,7 +86,8 @@ func (o overlay) mount(at string) error {
 	}
 	options := [][2]string{{"source", "overlay"}}
 	if o.upper != "" {
-		options = append(options, [2]string{"upperdir", o.upper}, [2]string{"workdir", o.work})
+		options = append(options, [2]string{"upperdir", escape(o.upper)},
+			[2]string{"workdir", escape(o.work)}) // Whose escapes the kernel undoes here too, unlike those of layers.
 	}
 	for _, o := range options {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
@@ -112,8 +113,8 @@ func (o overlay) mount(at string) error {
 	return nil
 }
 
-// takesAnything tells whether the kernel looks at the options of an overlay only when it mounts it, as before Linux 6.5.
-// It would seem to append layers then, refuse them at the end, and write that to its log.
+// takesAnything tells whether the kernel looks at the options of an overlay only when it mounts it, as before Linux
+// 6.5. It would seem to append layers then, refuse them at the end, and write that to its log.
 func takesAnything() bool {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -174,7 +175,10 @@ func escape(path string) string {
 // takeShared clones the sources of mounts that go both ways while this namespace is still a peer of the machine's.
 func (b *bundle) takeShared(dir string) error {
 	for n, i := range b.Shared {
-		m := &b.Spec.Mounts[i]
+		m, err := b.mount(i)
+		if err != nil {
+			return err
+		}
 		fd, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
 			return &os.PathError{Op: "open_tree", Path: m.Source, Err: err}
@@ -189,13 +193,37 @@ func (b *bundle) takeShared(dir string) error {
 func (b *bundle) placeShared() error {
 	for n, i := range b.Shared {
 		fd, at := b.clones[n], b.Spec.Mounts[i].Source
-		if err := os.MkdirAll(at, 0o700); err != nil {
+		if err := moveTo(fd, at); err != nil {
 			return err
 		}
-		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return &os.PathError{Op: "move_mount", Path: at, Err: err}
-		}
 		unix.Close(fd)
+	}
+	return nil
+}
+
+// moveTo mounts what is mounted nowhere yet at a path, which is made as what it is to be: a directory or a file.
+func moveTo(tree int, at string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(tree, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	dir := at
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !isDir {
+		dir = filepath.Dir(at)
+	}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil && !isDir {
+		var f *os.File
+		if f, err = os.OpenFile(at, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: at, Err: err}
 	}
 	return nil
 }

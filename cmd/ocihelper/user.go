@@ -19,6 +19,9 @@ import (
 // maxUserFile bounds what is read of a file of an image that lists users, in bytes.
 const maxUserFile = 4 << 20
 
+// maxID is the largest id that a user or a group can have: the next one tells the kernel to change nothing.
+const maxID = 1<<32 - 2
+
 // resolveUser looks the user up in the root's own files, which the image may have made anything: no link leads out of
 // the root, and no more than maxUserFile is read. Ids need no entry there; names do.
 func resolveUser(b *bundle, root string) error {
@@ -39,6 +42,11 @@ func resolveUser(b *bundle, root string) error {
 	is, err := user.GetExecUser(b.User, nil, limited(passwd), limited(group))
 	if err != nil {
 		return fmt.Errorf("user %q of the image: %w", b.User, err)
+	}
+	for _, id := range append([]int{is.Uid, is.Gid}, is.Sgids...) {
+		if err := isID(id); err != nil { // The image's files may say anything, such as one that is 0 in 32 bits.
+			return fmt.Errorf("user %q of the image: %w", b.User, err)
+		}
 	}
 	p.User.UID, p.User.GID = uint32(is.Uid), uint32(is.Gid)
 	if b.Users != "" {
@@ -68,6 +76,14 @@ func resolveUser(b *bundle, root string) error {
 	return nil
 }
 
+// isID tells whether a number can be the id of a user or a group.
+func isID(n int) error {
+	if n < 0 || n > maxID {
+		return fmt.Errorf("the id %d is not between 0 and %d", n, maxID)
+	}
+	return nil
+}
+
 // mapped tells whether the pod's user namespace has an id.
 func mapped(what string, id uint32, ids []specs.LinuxIDMapping) error {
 	var have []string
@@ -91,6 +107,11 @@ func groupsOf(name string, passwd, group *os.File) ([]int, error) {
 	is, err := user.GetExecUser(name, nil, limited(passwd), limited(group))
 	if err != nil {
 		return nil, fmt.Errorf("user %q of the image: %w", name, err)
+	}
+	for _, id := range is.Sgids {
+		if err := isID(id); err != nil {
+			return nil, fmt.Errorf("the groups of user %q of the image: %w", name, err)
+		}
 	}
 	return is.Sgids, nil
 }

@@ -20,10 +20,10 @@ import (
 // the way to such a place are followed as if the root were all there is.
 func (b *bundle) fillVolumes(root string) error {
 	for i, dir := range b.Volumes {
-		if i < 0 || i >= len(b.Spec.Mounts) {
-			return fmt.Errorf("the description of the container: there is no mount %d", i)
+		m, err := b.mount(i)
+		if err != nil {
+			return err
 		}
-		m := &b.Spec.Mounts[i]
 		if err := b.fillVolume(root, m.Destination, dir); err != nil {
 			return fmt.Errorf("the volume %q that the image declares: %w", m.Destination, err)
 		}
