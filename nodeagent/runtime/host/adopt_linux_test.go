@@ -26,6 +26,7 @@ func (n *node) sandboxState(id string) runtimeapi.PodSandboxState {
 
 // Containers run on while there is no runtime, and what they say and how they end is there afterwards.
 func TestAdoption(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("adopted")
 	gate := filepath.Join(n.dir, "gate")
@@ -69,6 +70,7 @@ func TestAdoption(t *testing.T) {
 }
 
 func TestOneRuntimePerDirectory(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	if r, err := New(n.cfg); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v %v", r, err)
@@ -77,6 +79,7 @@ func TestOneRuntimePerDirectory(t *testing.T) {
 
 // spec: TERM-4, LIFE-10
 func TestShimIsKilled(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		for _, away := range []bool{false, true} {
 			name := fmt.Sprintf("away-%v", away)
@@ -122,6 +125,7 @@ func TestShimIsKilled(t *testing.T) {
 
 // A shim that is stopped keeps its pod as it is; only when the pod is to go anyway it is killed.
 func TestShimDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("stuck")
 	id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -146,6 +150,7 @@ func TestShimDoesNotAnswer(t *testing.T) {
 
 // After a restart of the machine nothing is started again and nothing is believed to run.
 func TestMachineRestart(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("old")
 	ran := n.run(sb, containerConfig("ran", "sleep", "1000"))
@@ -192,6 +197,7 @@ func TestMachineRestart(t *testing.T) {
 
 // Files that make no sense end their pod, and are neither fatal nor believed.
 func TestDamagedSandbox(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("damaged")
 	pid := n.pid(n.run(sb, containerConfig("c", "sleep", "1000")))
@@ -206,9 +212,11 @@ func TestDamagedSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.open()
-	if alive(pid) || len(n.sandboxes) != 0 {
-		t.Errorf("process %v, sandboxes %d", alive(pid), len(n.sandboxes))
-	}
+	eventually(t, "what the damaged sandbox had is gone", func() bool {
+		n.mu.RLock()
+		defer n.mu.RUnlock()
+		return !alive(pid) && len(n.sandboxes) == 0
+	})
 	if n.cfg.OCI != nil {
 		if left, err := n.cfg.OCI.Images.(*testStore).Roots(); err != nil || len(left) > 0 {
 			t.Errorf("roots of containers are left: %v %v", left, err)

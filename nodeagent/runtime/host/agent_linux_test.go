@@ -100,6 +100,7 @@ func agentHelper() int {
 //
 // spec: SAFE-1, SAFE-2, DEL-10
 func TestAgentIsKilled(t *testing.T) {
+	t.Parallel()
 	rounds := 25
 	if testing.Short() {
 		rounds = 5

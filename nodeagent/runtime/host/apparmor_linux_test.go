@@ -180,6 +180,7 @@ while :; do sleep 1000 & wait $!; done`
 // loaded is said once and not tried again; a loader that hangs keeps nobody longer than it may. If loading fails, what
 // the kernel has already is used.
 func TestDefaultProfileIsLoaded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		there, hangs bool // whether the kernel has one before, and the loader never returns
 		fails        error
@@ -250,6 +251,7 @@ func TestDefaultProfileIsLoaded(t *testing.T) {
 // Containers of images have the default profile unless they name another or are privileged; those of the machine's
 // files have it when they ask. spec: SEC-1
 func TestWhoHasTheDefaultProfile(t *testing.T) {
+	t.Parallel()
 	l := &profileLoader{log: slog.New(slog.DiscardHandler), has: func() bool { return true },
 		load: func(context.Context) error { return nil }, patience: time.Minute}
 	asked := func(kind runtimeapi.SecurityProfile_ProfileType) *runtimeapi.SecurityProfile {
@@ -281,6 +283,7 @@ func TestWhoHasTheDefaultProfile(t *testing.T) {
 
 // A container for which the default profile cannot be loaded runs without, and says so if it has asked for it.
 func TestWithoutTheDefaultProfile(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.profile = &profileLoader{log: n.cfg.Logger, has: func() bool { return false }, patience: time.Minute,
 		load: func(context.Context) error { return errors.New("no parser") }}
@@ -297,6 +300,7 @@ func TestWithoutTheDefaultProfile(t *testing.T) {
 
 // Shims must be able to end what they have started, whatever they are confined by themselves.
 func TestDefaultProfileLetsItsShimSignal(t *testing.T) {
+	t.Parallel()
 	for label, want := range map[string]string{
 		"unconfined": "", "": "", "/usr/bin/monoplane": `peer="/usr/bin/monoplane",`, "a\"b": "",
 	} {

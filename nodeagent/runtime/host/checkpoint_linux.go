@@ -44,7 +44,7 @@ func (r *Runtime) CheckpointContainer(
 	if exists(req.GetLocation()) {
 		return nil, replacesNothing(req.GetLocation())
 	}
-	criu, err := exec.LookPath(criuName)
+	criu, err := exec.LookPath(r.criu)
 	if err != nil {
 		return nil, wrongState("checkpoints are made by CRIU, which this node lacks: %v; install it (Debian's package is "+
 			"criu)", err)

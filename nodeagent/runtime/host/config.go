@@ -33,6 +33,8 @@ type Config struct {
 	OCI *OCI
 
 	bounds bounds
+	// criu is the program that makes checkpoints, if it is not the one in PATH: a test plays it.
+	criu string
 }
 
 // OCI is what containers of images need.

@@ -23,7 +23,7 @@ import (
 // second is another runtime of the machine, on a directory of its own, which may exist already.
 func (n *node) second(dir string, change ...func(*Config)) *node {
 	n.t.Helper()
-	m := &node{t: n.t, dir: dir, logs: n.logs, cfg: n.cfg}
+	m := &node{t: n.t, dir: dir, logs: n.logs, pods: n.pods, cfg: n.cfg}
 	m.cfg.Dir = dir
 	for _, f := range change {
 		f(&m.cfg)
@@ -82,8 +82,10 @@ func noClaims(c *Config) { c.ClaimDir = "/proc/none/claims" }
 //
 // spec: SAFE-5
 func TestCopyOfALiveDirectory(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Config){"claims": func(*Config) {}, "no claims": noClaims} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t)
 			sb := n.sandbox("pod")
 			id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -161,6 +163,7 @@ func TestCopyOfALiveDirectory(t *testing.T) {
 //
 // spec: SAFE-5
 func TestTwoDirectoriesOnePod(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	m := n.second(filepath.Join(t.TempDir(), "other"))
 	for i := range 10 {
@@ -210,8 +213,10 @@ func TestTwoDirectoriesOnePod(t *testing.T) {
 //
 // spec: SAFE-5
 func TestLeftoversElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"there before", "comes later", "copy without claims"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t, func(c *Config) { c.NoCgroups = true })
 			var m *node
 			if how == "there before" {
@@ -253,6 +258,7 @@ func TestLeftoversElsewhere(t *testing.T) {
 //
 // spec: SAFE-5
 func TestMovedDirectory(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -282,6 +288,7 @@ func TestMovedDirectory(t *testing.T) {
 //
 // spec: SAFE-5
 func TestRestoredBackup(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, func(c *Config) { c.NoCgroups = true })
 	sb := n.sandbox("pod")
 	id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -319,6 +326,7 @@ func TestRestoredBackup(t *testing.T) {
 //
 // spec: SAFE-5
 func TestDamagedCopy(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("pod")
 		id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -347,6 +355,7 @@ func TestDamagedCopy(t *testing.T) {
 
 // A claim directory that somebody else could write to is not used, and pods are found by looking for them instead.
 func TestForeignClaimDirectory(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	open := filepath.Join(t.TempDir(), "open")
@@ -376,6 +385,7 @@ func TestForeignClaimDirectory(t *testing.T) {
 //
 // spec: SAFE-6
 func TestForeignShim(t *testing.T) {
+	t.Parallel()
 	const nobody = 65534
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be another user")
@@ -389,9 +399,7 @@ func TestForeignShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, shim.Argv0), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, filepath.Join(dir, shim.Argv0), program)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 // packages in the order of their paths as soon as their imports are, and everything large needs package unicode, whose
 // path comes after this one's.
 func TestEarlyInit(t *testing.T) {
+	t.Parallel()
 	ours, theirs, err := socketPair()
 	if err != nil {
 		t.Fatal(err)

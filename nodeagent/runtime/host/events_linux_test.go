@@ -19,6 +19,7 @@ import (
 //
 // spec: CTR-4
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, n.Runtime)
@@ -72,6 +73,7 @@ func TestEvents(t *testing.T) {
 // Of a container that ends at once the end may be known before the start: both are told all the same, unless it never
 // ran.
 func TestEventsOfWhatEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	for name, c := range map[string]struct {
@@ -102,6 +104,7 @@ func TestEventsOfWhatEndsAtOnce(t *testing.T) {
 
 // Whoever learns that a sandbox has ended, and removes it, does not overtake the event that says so.
 func TestEndIsToldBeforeItIsKnown(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for i := range 30 {
 		id := n.plainSandbox(fmt.Sprint("pod-", i))
@@ -134,6 +137,7 @@ func TestEndIsToldBeforeItIsKnown(t *testing.T) {
 
 // Nobody chooses the cgroup driver of this runtime, which makes the groups of pods itself.
 func TestRuntimeConfig(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	resp, err := n.RuntimeConfig(t.Context(), &runtimeapi.RuntimeConfigRequest{})
 	if err != nil || resp.GetLinux() != nil {

@@ -32,6 +32,7 @@ func highWater(t *testing.T, pid int) int {
 // A container that writes as fast as it can fills neither the memory nor, as long as its log is rotated, the disk; its
 // neighbours go on, and who follows the log reads on to its end. spec: CTR-8, SAFE-6
 func TestLogFlood(t *testing.T) {
+	t.Parallel()
 	const (
 		total, size, keep = 64 << 20, 1 << 20, 3
 		line              = "a line of a flood that does not end"

@@ -2,10 +2,12 @@ package host
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,14 +46,16 @@ type node struct {
 	logs string
 	// images is where the store of images is, if there is one.
 	images string
-	cfg    Config
+	// pods begins the uids of its pods: those of other tests, which run at the same time, have others.
+	pods string
+	cfg  Config
 	*Runtime
 }
 
 func newNode(t testing.TB, change ...func(*Config)) *node {
 	t.Helper()
 	dir := t.TempDir()
-	n := &node{t: t, dir: filepath.Join(dir, "runtime"), logs: filepath.Join(dir, "logs")}
+	n := &node{t: t, dir: filepath.Join(dir, "runtime"), logs: filepath.Join(dir, "logs"), pods: t.Name() + "-"}
 	n.cfg = Config{Dir: n.dir, ClaimDir: filepath.Join(dir, "claims"),
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
 	if onImages() {
@@ -138,8 +142,8 @@ func (n *node) cleanUp() {
 	if err != nil || len(left) > 0 {
 		n.t.Errorf("left in the pods directory: %v %v", left, err)
 	}
-	if z := zombies(); len(z) > 0 {
-		n.t.Errorf("zombies are left: %v", z)
+	for _, pid := range zombies() {
+		eventually(n.t, fmt.Sprintf("somebody reaps %d", pid), func() bool { return !slices.Contains(zombies(), pid) })
 	}
 }
 
@@ -153,7 +157,7 @@ func (n *node) remove(ctx context.Context, id string) error {
 	}
 }
 
-// zombies lists dead children of this process that nobody has reaped.
+// zombies lists dead children of this process that nobody has reaped. Those of other tests are among them for a moment.
 func zombies() []int {
 	var out []int
 	kids, _ := sys.Children(os.Getpid())
@@ -168,7 +172,7 @@ func zombies() []int {
 func sandboxConfig(n *node, name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default",
-			Uid: fmt.Sprint("uid-", os.Getpid(), "-", name)},
+			Uid: fmt.Sprint("uid-", os.Getpid(), "-", n.pods, name)},
 		Hostname:     name,
 		LogDirectory: filepath.Join(n.logs, name),
 		Labels:       map[string]string{"app": name},
@@ -357,6 +361,11 @@ func TestMain(m *testing.M) {
 		if os.Getenv(raceOptions) == "" {
 			_ = os.Setenv(raceOptions, "atexit_sleep_ms=0")
 		}
+		// Tests wait more than they calculate. Those that are not parallel look at what is the whole process's, or
+		// change it, or measure.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	case "daemon":
 		os.Exit(daemonHelper())
@@ -401,6 +410,24 @@ func daemonHelper() int {
 	}
 	fmt.Println(p.Pid)
 	return 0
+}
+
+// unmount unmounts what nothing holds but, for a moment, a child that another test has started: until it executes its
+// own program it has all files of this process open.
+func unmount(t testing.TB, dir string) {
+	t.Helper()
+	eventually(t, dir+" is let go", func() bool { return syscall.Unmount(dir, 0) == nil })
+}
+
+// writeProgram writes a file that is to be executed. Nothing may be started meanwhile: until it executes its own
+// program it would have the file open too, and the kernel executes none that somebody can write to.
+func writeProgram(t testing.TB, name string, content []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(name, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func testBinary(t testing.TB) string {

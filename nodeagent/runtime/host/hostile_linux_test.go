@@ -21,6 +21,7 @@ import (
 //
 // spec: TERM-1, TERM-4
 func TestFrozenCgroup(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	if ok, why := n.cgroups.Killable(); !ok {
 		t.Skip("no usable cgroup: ", why)
@@ -60,6 +61,7 @@ func TestFrozenCgroup(t *testing.T) {
 //
 // spec: TERM-4, SAFE-6
 func TestFrozenPod(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(400*time.Millisecond, never))
 	if ok, why := n.cgroups.Killable(); !ok {
 		t.Skip("no usable cgroup: ", why)
@@ -102,8 +104,9 @@ func freezerGroup(t *testing.T) string {
 //
 // spec: TERM-4
 func TestFrozenByCgroupV1(t *testing.T) {
+	t.Parallel()
 	group := freezerGroup(t)
-	n := newNode(t, short(time.Second, never))
+	n := newNode(t, short(6*time.Second, never)) // a busy machine ends a container in half of it
 	sb := n.sandbox("frozen")
 	freeze := func(pid int) {
 		t.Helper()
@@ -143,6 +146,7 @@ func TestFrozenByCgroupV1(t *testing.T) {
 //
 // spec: TERM-4
 func TestEscapeToAnotherCgroup(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root moves between cgroups as it likes")
 	}
@@ -197,6 +201,7 @@ func tracerHelper() int {
 //
 // spec: TERM-4, SAFE-6
 func TestContainerTracesItsShim(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("tracer")
 		file := filepath.Join(n.dir, "tracer")
@@ -235,6 +240,7 @@ func TestContainerTracesItsShim(t *testing.T) {
 //
 // spec: TERM-4
 func TestContainerKillsItsShim(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("killer")
 		file := filepath.Join(n.dir, "daemon")
@@ -263,6 +269,7 @@ func TestContainerKillsItsShim(t *testing.T) {
 //
 // spec: TERM-4
 func TestMountsAreLetGo(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	dir := filepath.Join(t.TempDir(), "tmpfs")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -287,6 +294,7 @@ func TestMountsAreLetGo(t *testing.T) {
 //
 // spec: TERM-4
 func TestForkBomb(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("bomb")
 	file := filepath.Join(n.dir, "bomb.sh")

@@ -69,6 +69,7 @@ func setAside(t *testing.T, more int) {
 
 // A container gets the huge pages of its limit, and no more. spec: CTR-10
 func TestHugePagesAreLimited(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	setAside(t, 4)
 	sb := n.sandbox("huge")

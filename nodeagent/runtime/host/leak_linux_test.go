@@ -146,6 +146,7 @@ umask; ulimit -n; grep -E 'SigIgn|SigBlk' /proc/$$/status | tr -d '\t'`
 // Other users than this one cannot read anything in the runtime's directory, whatever mode the files in it have, but
 // what is mounted for them.
 func TestDirectoryIsClosedToOthers(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs containers as other users")
 	}
@@ -191,6 +192,7 @@ func TestDirectoryIsClosedToOthers(t *testing.T) {
 // The same tests, run by a user without any privilege, but for those that TestRootImagesOfUser and
 // TestRootEscapesOfUser run as one.
 func TestRootUnprivileged(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("this user has no privileges to give up")
 	}
@@ -210,9 +212,7 @@ func TestRootUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "host.test")
-	if err := os.WriteFile(bin, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, bin, b)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +223,7 @@ func TestRootUnprivileged(t *testing.T) {
 	if err := os.Chown(tmp, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "-test.short", "-test.v", "-test.skip",
-		"^TestRootImage|^TestRootEscape[A-Z]|TestShimDoesNotAnswer|TestThousandsOfLines")
+	cmd := exec.Command(bin, "-test.short", "-test.v", "-test.skip", "^TestRootImage|^TestRootEscape[A-Z]|TestShimDoesNotAnswer|TestThousandsOfLines")
 	cmd.Dir = tmp
 	cmd.Env = []string{"TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "HOME=" + tmp,
 		raceOptions + "=" + os.Getenv(raceOptions)}

@@ -16,6 +16,7 @@ import (
 
 // spec: CTR-1
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("exits")
 	for i, c := range []struct {
@@ -42,16 +43,19 @@ func TestExitCodes(t *testing.T) {
 
 // spec: CTR-4
 func TestStartErrors(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("broken")
 	dir := t.TempDir()
-	write := func(name, content string, mode os.FileMode) string {
+	program := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		writeProgram(t, path, []byte(content))
 		return path
+	}
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		command []string
@@ -60,11 +64,11 @@ func TestStartErrors(t *testing.T) {
 	}{
 		"absent":      {[]string{"/no/such/program"}, "", `command "/no/such/program" does not exist`},
 		"not-in-path": {[]string{"no-such-program"}, "", `command "no-such-program" not found in PATH`},
-		"not-exec":    {[]string{write("plain", "x", 0o644)}, "", "permission denied"},
+		"not-exec":    {[]string{plain}, "", "permission denied"},
 		"directory":   {[]string{dir}, "", "permission denied"},
-		"interpreter": {[]string{write("script", "#!/no/such/interpreter\n", 0o755)}, "",
+		"interpreter": {[]string{program("script", "#!/no/such/interpreter\n")}, "",
 			"the interpreter that it names does not"},
-		"garbage":  {[]string{write("garbage", "\x00\x01\x02", 0o755)}, "", "neither a program"},
+		"garbage":  {[]string{program("garbage", "\x00\x01\x02")}, "", "neither a program"},
 		"workdir":  {[]string{"/bin/true"}, "/no/such/dir", `working directory "/no/such/dir" does not exist`},
 		"relative": {[]string{"./missing"}, dir, `command "./missing" does not exist`},
 	} {
@@ -87,6 +91,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "images allow more")
 	n := newNode(t)
 	sb := n.sandbox("refusals")
@@ -135,6 +140,7 @@ func TestRefusals(t *testing.T) {
 
 // Asked twice for the same thing, the runtime does it once.
 func TestIdempotence(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("twice")
 	if again := n.sandbox("twice"); again != sb {
@@ -239,6 +245,7 @@ func TestProcessSurroundings(t *testing.T) {
 }
 
 func TestListsAndStatus(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	a, b := n.sandbox("a"), n.sandbox("b")
 	ca := n.run(a, containerConfig("one", "sleep", "1000"))

@@ -21,6 +21,7 @@ import (
 
 // What can never succeed is the caller's to mend, and says so.
 func TestNamesThatAreTooLong(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer executes the command last")
 	n := newNode(t)
 	long := strings.Repeat("x", 300)
@@ -72,6 +73,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 
 // A container whose record is larger than a megabyte survives a restart as every other one.
 func TestLargeRecord(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	c := containerConfig("big", "sleep", "1000")
 	for i := range 14 {
@@ -153,6 +155,7 @@ func TestNoDescriptorsInTheRuntime(t *testing.T) {
 //
 // spec: SAFE-6, TERM-4
 func TestNoDescriptorsInTheShim(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("pod")
 		file, gate := filepath.Join(n.dir, "daemon"), filepath.Join(n.dir, "gate")
@@ -180,15 +183,12 @@ func TestNoDescriptorsInTheShim(t *testing.T) {
 //
 // spec: SAFE-6
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("no disk can be mounted: ", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { unmount(t, disk) })
 	n := newNode(t, func(c *Config) { c.Dir = filepath.Join(disk, "runtime") })
 	n.dir, n.logs = n.cfg.Dir, filepath.Join(disk, "logs")
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -224,6 +224,7 @@ func TestFullDisk(t *testing.T) {
 
 // What a pod asks for explicitly and does not get is said.
 func TestUnhonouredFields(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "images honour them")
 	n := newNode(t)
 	config := sandboxConfig(n, "named")

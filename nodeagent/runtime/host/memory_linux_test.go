@@ -22,6 +22,7 @@ var ofMemory = [...]string{"memory.min", "memory.low", "memory.high", "memory.ma
 //
 // spec: QOS-3, INIT-8, OBJ-10
 func TestRootLimitsOfMemory(t *testing.T) {
+	t.Parallel()
 	testLimitsOfMemory(t, func(c *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig { return c })
 }
 
@@ -29,6 +30,7 @@ func TestRootLimitsOfMemory(t *testing.T) {
 //
 // spec: QOS-3, INIT-8, OBJ-10
 func TestRootImageLimitsOfMemory(t *testing.T) {
+	t.Parallel()
 	testLimitsOfMemory(t, ofImage, withImages(t))
 }
 
@@ -39,7 +41,7 @@ func testLimitsOfMemory(
 		t.Skip("this machine has not cgroup2 alone")
 	}
 	above := cgroups2
-	parent := fmt.Sprintf("/mp-test-memory-%d", os.Getpid())
+	parent := fmt.Sprintf("/mp-test-memory-%d-%s", os.Getpid(), t.Name())
 	if isRoot() {
 		change = append(change, func(c *Config) { c.CgroupParent = parent })
 		t.Cleanup(func() {
@@ -146,6 +148,7 @@ func testLimitsOfMemory(
 //
 // spec: QOS-3, CTR-10
 func TestLimitsOfUnified(t *testing.T) {
+	t.Parallel()
 	lim, warnings := limits(&runtimeapi.LinuxContainerResources{Unified: map[string]string{
 		"memory.min": "1", "memory.low": "max", "memory.high": "9223372036854775807", "memory.swap.max": "0",
 		"pids.max": "7"}})

@@ -47,10 +47,20 @@ type testStore struct {
 	dir string
 }
 
+// What all tests with images begin with, made once: each would spend a second on it.
+var (
+	program helper.Program // until the process ends
+	canRun  = sync.OnceValue(helper.Check)
+	packed  struct {
+		once    sync.Once
+		archive []byte
+	}
+)
+
 // newTestImages returns a store in a directory, with images of busybox.
 func newTestImages(t testing.TB, dir string) *testStore {
 	t.Helper()
-	program, err := os.ReadFile(busyboxPath)
+	busybox, err := os.ReadFile(busyboxPath)
 	if err != nil {
 		t.Skip("busybox-static is not installed (make deps)")
 	}
@@ -59,7 +69,8 @@ func newTestImages(t testing.TB, dir string) *testStore {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if _, err := store.Load(t.Context(), bytes.NewReader(busyboxArchive(t, program))); err != nil {
+	packed.once.Do(func() { packed.archive = busyboxArchive(t, busybox) })
+	if _, err := store.Load(t.Context(), bytes.NewReader(packed.archive)); err != nil {
 		t.Fatal(err)
 	}
 	return &testStore{store, dir}
@@ -210,9 +221,7 @@ func withImages(t testing.TB) func(*Config) {
 // withImagesIn has the images in a directory.
 func withImagesIn(t testing.TB, dir string) func(*Config) {
 	t.Helper()
-	program := new(helper.Program)
-	t.Cleanup(func() { program.Close() })
-	if err := helper.Check(); errors.Is(err, helper.ErrMissing) || err != nil && os.Geteuid() != 0 {
+	if err := canRun(); errors.Is(err, helper.ErrMissing) || err != nil && os.Geteuid() != 0 {
 		t.Skip(err) // As root it has to work.
 	}
 	store := newTestImages(t, dir)
@@ -236,6 +245,7 @@ func ofImage(config *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig {
 
 // A container of an image sees the image, and is alone there.
 func TestRootImageRoot(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c",
@@ -284,6 +294,7 @@ func machine(t testing.TB) string {
 
 // A container of an image has a terminal of its own devpts, and so has a command that is executed in it.
 func TestRootImageTerminal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	config := ofImage(containerConfig("c", "/bin/sh", "-c", "tty; stty size; test -t 0 && echo interactive; sleep 600"))
@@ -334,6 +345,7 @@ func (l *lockedBuffer) String() string {
 //
 // spec: CTR-6
 func TestRootImageIPCOfTheMachine(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	config := sandboxConfig(n, "pod")
 	options := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_NODE}
@@ -355,6 +367,7 @@ func TestRootImageIPCOfTheMachine(t *testing.T) {
 
 // Containers that share their processes find a process 1 that has nothing for them, even with CAP_SYS_PTRACE.
 func TestRootImageSharedProcesses(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	config := sandboxConfig(n, "pod")
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -406,6 +419,7 @@ func TestRootImageSharedProcesses(t *testing.T) {
 
 // Containers that share no processes need no other process but their shim.
 func TestRootImageWithoutPause(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	config := sandboxConfig(n, "pod")
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -443,6 +457,7 @@ func firstProcess(t *testing.T, shim int) string {
 
 // A port of a pod is reached in the pod's own network.
 func TestRootImageForward(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("loopbackOnly enters the pod's network, which takes root")
 	}

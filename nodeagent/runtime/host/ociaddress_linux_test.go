@@ -95,6 +95,7 @@ func (n *node) stopSandboxes(ids ...string) {
 //
 // spec: NET-1
 func TestRootImageStopGivesAddressBack(t *testing.T) {
+	t.Parallel()
 	net := &giving{owners: map[string]oci.Sandbox{}}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = net })
 	sb, other := n.sandbox("pod"), n.sandbox("other")
@@ -128,6 +129,7 @@ func TestRootImageStopGivesAddressBack(t *testing.T) {
 //
 // spec: NET-1
 func TestRootImageEndedSandboxKeepsAddressUntilStopped(t *testing.T) {
+	t.Parallel()
 	net := &giving{owners: map[string]oci.Sandbox{}}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = net })
 	sb := n.sandbox("pod")
@@ -148,6 +150,7 @@ func TestRootImageEndedSandboxKeepsAddressUntilStopped(t *testing.T) {
 //
 // spec: NET-1, SAFE-6
 func TestRootImageStopWithoutNetwork(t *testing.T) {
+	t.Parallel()
 	net := &giving{owners: map[string]oci.Sandbox{}}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = net })
 	sb := n.sandbox("pod")
@@ -170,6 +173,7 @@ func TestRootImageStopWithoutNetwork(t *testing.T) {
 //
 // spec: NET-1
 func TestRootImageStopDuringConfigure(t *testing.T) {
+	t.Parallel()
 	net := &giving{owners: map[string]oci.Sandbox{}}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = net })
 	sb := n.sandbox("pod")

@@ -19,6 +19,7 @@ import (
 //
 // spec: SAFE-5
 func TestRootImageAdoption(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done")))
@@ -45,6 +46,7 @@ func TestRootImageAdoption(t *testing.T) {
 //
 // spec: NET-1, SAFE-1
 func TestRootImageSandboxWithoutNetwork(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	unconnected, connected := n.sandbox("unconnected"), n.sandbox("connected")
 	if err := os.Remove(filepath.Join(n.dir, podsDir, unconnected, addressesName)); err != nil {
@@ -81,6 +83,7 @@ func (l losing) Lost() []string {
 //
 // spec: NET-1
 func TestRootImageNetworkIsLost(t *testing.T) {
+	t.Parallel()
 	var lost atomic.Pointer[string]
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = losing{lost: &lost} })
 	sb, other := n.sandbox("pod"), n.sandbox("other")
@@ -120,6 +123,7 @@ func TestRootImageNetworkIsLost(t *testing.T) {
 // When a shim is killed, what it has started is found and killed by the runtime: here processes have a parent that
 // outlives the shim.
 func TestRootImageShimIsKilled(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("pod")
 		id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", "sleep 1000 & sleep 1000")))
@@ -133,7 +137,7 @@ func TestRootImageShimIsKilled(t *testing.T) {
 		if st := n.status(id); st.GetExitCode() != 137 || st.GetReason() != "ContainerStatusUnknown" {
 			t.Errorf("%v", st)
 		}
-	}, withImages(t))
+	}, func(c *Config) { withImages(t)(c) }) // a store for each: what one does not know there it removes
 }
 
 // A start that comes too late, and one whose helper is killed on its way, leave a container that never runs, and no
@@ -141,6 +145,7 @@ func TestRootImageShimIsKilled(t *testing.T) {
 //
 // spec: SAFE-4
 func TestRootImageStartIsCutOff(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	shim := n.shimPID(sb)

@@ -25,6 +25,7 @@ const cgroups2 = "/sys/fs/cgroup"
 //
 // spec: DEL-13
 func TestRootImageWithoutCgroup(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t), func(c *Config) { c.NoCgroups = true })
 	id := n.run(n.sandbox("pod"), ofImage(containerConfig("c", "sleep", "1000")))
 	got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"echo", "here"}})
@@ -47,6 +48,7 @@ func TestRootImageWithoutCgroup(t *testing.T) {
 //
 // spec: DEL-13
 func TestRootImageGroupIsBusyAtFirst(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	if ok, why := n.cgroups.Killable(); !ok {
 		t.Skip("no usable cgroup: ", why)
@@ -84,6 +86,7 @@ func TestRootImageGroupIsBusyAtFirst(t *testing.T) {
 //
 // spec: CTR-10
 func TestRootImageOwnCgroup(t *testing.T) {
+	t.Parallel()
 	if !exists(filepath.Join(cgroups2, "cgroup.controllers")) {
 		t.Skip("this machine has not cgroup2 alone")
 	}
@@ -154,6 +157,7 @@ func (r *refusing) Attach(_ context.Context, s oci.Sandbox) ([]netip.Addr, error
 //
 // spec: SAFE-1
 func TestRootImageFailedSandboxLeavesNoGroup(t *testing.T) {
+	t.Parallel()
 	network := &refusing{}
 	n := newNode(t, withImages(t), func(c *Config) { c.OCI.Network = network })
 	if ok, why := n.cgroups.Killable(); !ok {

@@ -56,21 +56,20 @@ func (n *node) isUnharmed(id, at string) {
 }
 
 // playCriu puts a script in the place of CRIU.
-func playCriu(t *testing.T, script string) {
+func (n *node) playCriu(t testing.TB, script string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("checkpoints take root")
 	}
-	playProgram(t, criuName, script)
+	n.criu = playProgram(t, criuName, script)
 }
 
-func playProgram(t *testing.T, name, script string) {
+// playProgram makes a program of a script, in a directory of its own.
+func playProgram(t testing.TB, name, script string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\n"+script+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	program := filepath.Join(t.TempDir(), name)
+	writeProgram(t, program, []byte("#!/bin/bash\n"+script+"\n"))
+	return program
 }
 
 // wantError checks the code and the words of an error.
@@ -88,8 +87,9 @@ func wantError(t *testing.T, err error, code codes.Code, words ...string) {
 
 // What cannot be checkpointed is refused in words.
 func TestRootImageCheckpointRefused(t *testing.T) {
-	playCriu(t, "exit 1")
+	t.Parallel()
 	n := newNode(t, withImages(t))
+	n.playCriu(t, "exit 1")
 	sb := n.sandbox("pod")
 	_, err := n.checkpoint(t.Context(), "none", 1)
 	wantError(t, err, codes.NotFound, "none")
@@ -123,7 +123,7 @@ func TestRootImageCheckpointRefused(t *testing.T) {
 	n.mu.Lock()
 	n.sandboxes[sb].version++
 	n.mu.Unlock()
-	t.Setenv("PATH", t.TempDir())
+	n.criu = filepath.Join(t.TempDir(), criuName)
 	at, err := n.checkpoint(t.Context(), id, 1)
 	wantError(t, err, codes.FailedPrecondition, "CRIU, which this node lacks", "install")
 	n.isUnharmed(id, at)
@@ -131,6 +131,7 @@ func TestRootImageCheckpointRefused(t *testing.T) {
 
 // Without root there are none.
 func TestRootImageCheckpointNeedsRoot(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("as root there are")
 	}
@@ -146,6 +147,7 @@ func answerOf(octal string) string {
 
 // A CRIU that fails, in whatever way, is an error that says how, and the container goes on.
 func TestRootImageCheckpointFails(t *testing.T) {
+	t.Parallel()
 	version := func(major int) string {
 		return answerOf(fmt.Sprintf(`\010\012\020\001\122\004\010\%03o\020\021`, major))
 	}
@@ -163,7 +165,7 @@ func TestRootImageCheckpointFails(t *testing.T) {
 		"log":  {failing(filepath.Dir(n.containers[id].dir)), "the last lines of its log: Error (it): cannot"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			playCriu(t, c.script)
+			n.playCriu(t, c.script)
 			at, err := n.checkpoint(t.Context(), id, 60)
 			wantError(t, err, codes.FailedPrecondition, c.says)
 			n.isUnharmed(id, at)
@@ -172,10 +174,10 @@ func TestRootImageCheckpointFails(t *testing.T) {
 }
 
 // hangingCriu plays one that never answers, and returns the file in which it names itself and its child.
-func hangingCriu(t *testing.T) (pids string) {
-	t.Helper()
-	pids = filepath.Join(t.TempDir(), "pids")
-	playCriu(t, "sleep 1000 & echo $$ $! >"+pids+".new; mv "+pids+".new "+pids+"; wait")
+func (n *node) hangingCriu() (pids string) {
+	n.t.Helper()
+	pids = filepath.Join(n.t.TempDir(), "pids")
+	n.playCriu(n.t, "sleep 1000 & echo $$ $! >"+pids+".new; mv "+pids+".new "+pids+"; wait")
 	return pids
 }
 
@@ -201,10 +203,11 @@ func hasEnded(t *testing.T, pids string) {
 // A CRIU that hangs is ended at the timeout, or when nobody waits for it, when its helper is killed, or the container
 // stopped. The container was frozen meanwhile, and goes on.
 func TestRootImageCheckpointHangs(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", "trap 'exit 5' TERM; "+counting)))
-	pids := hangingCriu(t)
+	pids := n.hangingCriu()
 
 	at, err := n.checkpoint(t.Context(), id, 1)
 	wantError(t, err, codes.DeadlineExceeded, "1s", "runs on")
@@ -273,6 +276,7 @@ func TestRootImageCheckpointHangs(t *testing.T) {
 
 // What an agent leaves that is killed while it puts a checkpoint together is removed by the next one.
 func TestRootImageCheckpointForgotten(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	id := n.run(n.sandbox("pod"), ofImage(containerConfig("c", "/bin/sh", "-c", counting)))
 	dir := filepath.Join(n.containers[id].dir, checkpointName)
@@ -287,10 +291,11 @@ func TestRootImageCheckpointForgotten(t *testing.T) {
 
 // When the shim dies, so does what makes the checkpoint.
 func TestRootImageCheckpointWithoutShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", counting)))
-	pids := hangingCriu(t)
+	pids := n.hangingCriu()
 	outcome := make(chan error, 1)
 	go func() {
 		_, err := n.checkpoint(t.Context(), id, 600)
@@ -326,6 +331,7 @@ func needCriu(t *testing.T) {
 // A checkpoint of a container holds all that it takes to go on elsewhere, which runc shows, and the container itself
 // goes on, too.
 func TestRootImageCheckpoint(t *testing.T) {
+	t.Parallel()
 	needCriu(t)
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
@@ -412,11 +418,14 @@ func (n *node) restored(t *testing.T, id, dir, upper string) int {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	name := "restored-" + id
+	path := "PATH="
 	for _, lock := range []string{"iptables-restore", "ip6tables-restore"} {
-		playProgram(t, lock, "") // What CRIU locks networks with, which the checkpoint has not done.
+		// What CRIU locks networks with, which the checkpoint has not done.
+		path += filepath.Dir(playProgram(t, lock, "")) + ":"
 	}
 	runc := exec.CommandContext(ctx, "runc", "--root", filepath.Join(dir, "runc"), "restore", "--bundle", dir,
 		"--image-path", filepath.Join(dir, "checkpoint"), "--work-path", dir, "--file-locks", name)
+	runc.Env = append(os.Environ(), path+os.Getenv("PATH"))
 	out, err := runc.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -475,6 +484,7 @@ func unpack(t testing.TB, archive, to string) {
 
 // Whenever a checkpoint is broken off, the container goes on.
 func TestRootImageCheckpointBrokenOff(t *testing.T) {
+	t.Parallel()
 	needCriu(t)
 	n := newNode(t, withImages(t))
 	id := n.run(n.sandbox("pod"), ofImage(containerConfig("c", "/bin/sh", "-c", counting)))
@@ -507,6 +517,7 @@ func TestRootImageCheckpointBrokenOff(t *testing.T) {
 // Whatever a container shares or has of its own, there are checkpoints of it, in which files have the ids that they
 // have in the container.
 func TestRootImageCheckpointKinds(t *testing.T) {
+	t.Parallel()
 	needCriu(t)
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)

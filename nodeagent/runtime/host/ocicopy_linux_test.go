@@ -13,6 +13,7 @@ import (
 //
 // spec: CTR-6, USER-1
 func TestRootImageCopied(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImagesIn(t, filepath.Join(onOverlay(t), "images")))
 	sb := n.sandbox("pod")
 	users := usersFrom(firstTestID)

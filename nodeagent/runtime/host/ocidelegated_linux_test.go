@@ -26,6 +26,7 @@ const pidsVariable = "MONOPLANE_TEST_DELEGATED_PIDS"
 //
 // spec: CTR-10, TERM-4
 func TestRootDelegatedGroup(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("it takes root to delegate a cgroup")
 	}
@@ -116,6 +117,7 @@ func inPIDs(t *testing.T, run func(dir string)) {
 
 // TestDelegatedToUser is the user's part of TestRootDelegatedGroup.
 func TestDelegatedToUser(t *testing.T) {
+	t.Parallel()
 	dir := os.Getenv(delegatedVariable)
 	if dir == "" {
 		t.Skip("TestRootDelegatedGroup runs this")

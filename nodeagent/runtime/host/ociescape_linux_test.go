@@ -89,6 +89,7 @@ func settings(t testing.TB) string {
 //
 // spec: SEC-1
 func TestRootEscapeSettings(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	n.escapeSettings(n.sandbox("pod"))
 }
@@ -97,6 +98,7 @@ func TestRootEscapeSettings(t *testing.T) {
 //
 // spec: SEC-1, USER-1
 func TestRootUsersEscapeSettings(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)
 	n.escapeSettings(n.userSandbox("pod", users), as(users))
@@ -148,6 +150,7 @@ true`
 //
 // spec: SEC-1
 func TestRootEscapeMaskedPaths(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	got := n.attack(n.sandbox("pod"), "c", `
 for f in kcore keys timer_list latency_stats sched_debug; do
@@ -164,6 +167,7 @@ echo end`)
 //
 // spec: SEC-1
 func TestRootEscapeDescriptors(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -205,6 +209,7 @@ func TestRootEscapeDescriptors(t *testing.T) {
 //
 // spec: SEC-1
 func TestRootEscapeHelper(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	program, err := n.cfg.OCI.Helper()
 	if err != nil {
@@ -251,6 +256,7 @@ done; done`))
 //
 // spec: SEC-1
 func TestRootEscapeDevices(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	var st unix.Stat_t
 	if err := unix.Stat("/", &st); err != nil {
@@ -279,6 +285,7 @@ for d in /disk /mem /kmsg /loop /fuse; do (exec 3<$d) && echo "opened $d"; done
 //
 // spec: CTR-7, SEC-1
 func TestRootEscapeTerminal(t *testing.T) {
+	t.Parallel()
 	needsPlainProgram(t)
 	n := newNode(t, withImages(t))
 	machines := machineTerminal(t)
@@ -401,6 +408,7 @@ func typeInto(name string) string {
 //
 // spec: VOL-1, SEC-1
 func TestRootEscapeMountRace(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	shared, outside, inner := t.TempDir(), t.TempDir(), volume(t, "inner")
@@ -439,6 +447,7 @@ const ownKeys = "MONOPLANE_TEST_KEYS"
 //
 // spec: SEC-1
 func TestRootEscapeKeys(t *testing.T) {
+	t.Parallel()
 	needsPlainProgram(t)
 	if os.Getenv(ownKeys) == "" {
 		runtime.LockOSThread() // For good: a session keyring is a thread's, and of what it starts.

@@ -89,6 +89,7 @@ func swap(t testing.TB, one, other string) (stop func()) {
 //
 // spec: SEC-1
 func TestRootEscapeNull(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	const reason = "/dev/null"
@@ -164,6 +165,7 @@ func (n *node) escapeNullRace(sb, reason string) {
 //
 // spec: SEC-1, CTR-7
 func TestRootEscapeConsole(t *testing.T) {
+	t.Parallel()
 	console, race, terminals := t.TempDir(), t.TempDir(), t.TempDir()
 	for _, dev := range []string{console, race} {
 		if os.Geteuid() == 0 {
@@ -252,6 +254,7 @@ func withTerminals(t *testing.T, dev string) {
 //
 // spec: SEC-1
 func TestRootEscapeProc(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	image := n.imageWith([]tar.Header{{Typeflag: tar.TypeSymlink, Name: "evil", Linkname: "proc"}})

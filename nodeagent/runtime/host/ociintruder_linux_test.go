@@ -22,6 +22,7 @@ import (
 //
 // spec: SEC-1, SAFE-5
 func TestRootEscapeProcesses(t *testing.T) {
+	t.Parallel()
 	needsPlainProgram(t)
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")

@@ -79,6 +79,7 @@ func layersArchive(t *testing.T, program []byte) []byte {
 //
 // spec: CTR-6
 func TestRootImageOfManyLayers(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	program, err := os.ReadFile(busyboxPath)
 	if err != nil {
@@ -128,6 +129,7 @@ func imageAbove(t *testing.T, name string, headers []tar.Header, contents map[st
 //
 // spec: CTR-6
 func TestRootImageLinksAtMounts(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	const image = "example.com/links:1"
 	link := func(name, to string) tar.Header {
@@ -179,6 +181,7 @@ func TestRootImageLinksAtMounts(t *testing.T) {
 //
 // spec: CTR-4
 func TestRootImageProgramsThatDoNotRun(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	const image = "example.com/programs:1"
 	b := imageAbove(t, image, []tar.Header{{Name: "foreign", Mode: 0o755}, {Name: "script", Mode: 0o755},

@@ -102,8 +102,14 @@ func withMountedImages(t *testing.T, do func(t *testing.T, n *node, sandbox stri
 			t.Errorf("roots are left: %v, %v", roots, err)
 		}
 	}
-	t.Run("overlay", func(t *testing.T) { both(t, newNode(t, withImages(t))) })
-	t.Run("copy", func(t *testing.T) { both(t, newNode(t, withImagesIn(t, filepath.Join(onOverlay(t), "images")))) })
+	t.Run("overlay", func(t *testing.T) {
+		t.Parallel()
+		both(t, newNode(t, withImages(t)))
+	})
+	t.Run("copy", func(t *testing.T) {
+		t.Parallel()
+		both(t, newNode(t, withImagesIn(t, filepath.Join(onOverlay(t), "images"))))
+	})
 }
 
 // A container reads the files of images that it mounts, and runs them; it cannot write to them. A part of an image is
@@ -111,6 +117,7 @@ func withMountedImages(t *testing.T, do func(t *testing.T, n *node, sandbox stri
 //
 // spec: CTR-6, VOL-1, SEC-1, USER-1
 func TestRootImageMounted(t *testing.T) {
+	t.Parallel()
 	withMountedImages(t, func(t *testing.T, n *node, sandbox string, as change) {
 		owner := "33:34"
 		if os.Geteuid() != 0 {
@@ -139,6 +146,7 @@ grep -c -E ' /(all|part|file|linked|flat|none) ro' /proc/self/mountinfo`,
 //
 // spec: VOL-1, SEC-1
 func TestRootImageMountedPrivileged(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	n.loadFiles()
 	sb := n.sandbox("pod")
@@ -158,6 +166,7 @@ func TestRootImageMountedPrivileged(t *testing.T) {
 //
 // spec: VOL-1, SEC-1
 func TestRootImageMountedEscapes(t *testing.T) {
+	t.Parallel()
 	withMountedImages(t, func(t *testing.T, n *node, sandbox string, as change) {
 		for i, c := range []struct{ part, want string }{
 			{"absolute", `the path "absolute" leads out of "` + filesImage + `"`},
@@ -203,6 +212,7 @@ func TestRootImageMountedEscapes(t *testing.T) {
 //
 // spec: VOL-1
 func TestRootImageMountedByHost(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	n.loadFiles()
 	config := containerConfig("c", "true")
@@ -219,6 +229,7 @@ func TestRootImageMountedByHost(t *testing.T) {
 //
 // spec: CTR-6, SAFE-5
 func TestRootImageMountedIsHeld(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	store := n.loadFiles()
 	config := victim("c", "sleep", "1000")
@@ -262,6 +273,7 @@ func TestRootImageMountedIsHeld(t *testing.T) {
 // What containers have written goes when their sandbox is stopped, in which none can be started again, and so can
 // their image; what is told of them stays.
 func TestRootImageStopGivesRootBack(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	store := n.loadFiles()
 	sb := n.sandbox("pod")
@@ -315,10 +327,6 @@ func onOverlay(t *testing.T) string {
 		"workdir=%[1]s/work", dir)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(overlay, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { unmount(t, overlay) })
 	return overlay
 }

@@ -9,6 +9,7 @@ import (
 )
 
 func TestImageSignal(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]runtimeapi.Signal{
 		"": 0, "SIGQUIT": runtimeapi.Signal_SIGQUIT, "quit": runtimeapi.Signal_SIGQUIT, "3": runtimeapi.Signal_SIGQUIT,
 		"SIGRTMIN+3": runtimeapi.Signal_SIGRTMINPLUS3, "RTMAX-2": runtimeapi.Signal_SIGRTMAXMINUS2,
@@ -28,6 +29,7 @@ func TestImageSignal(t *testing.T) {
 
 // What a container writes to its layer is told, and grows with it.
 func TestRootImageLayerIsMeasured(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c",
@@ -52,6 +54,7 @@ func TestRootImageLayerIsMeasured(t *testing.T) {
 //
 // spec: TERM-1, CTR-10
 func TestRootImageStopSignal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	ready := t.TempDir()

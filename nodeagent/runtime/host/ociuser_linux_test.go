@@ -2,7 +2,6 @@ package host
 
 import (
 	"flag"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ const someUser = 54321
 //
 // spec: SAFE-5, CTR-6
 func TestRootImagesOfUser(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("it takes root to become somebody else")
 	}
@@ -34,6 +34,7 @@ func TestRootImagesOfUser(t *testing.T) {
 //
 // spec: SEC-1, SAFE-5
 func TestRootEscapesOfUser(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("it takes root to become somebody else")
 	}
@@ -58,7 +59,11 @@ func asSomeUser(t *testing.T, args ...string) *exec.Cmd {
 		}
 	})
 	program := filepath.Join(home, "host.test") // Where that user gets to.
-	copyProgram(t, program)
+	b, err := os.ReadFile(testBinary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeProgram(t, program, b)
 	if err := os.Chown(home, someUser, someUser); err != nil {
 		t.Fatal(err)
 	}
@@ -71,21 +76,4 @@ func asSomeUser(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "TMPDIR="+home, "HOME="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser, Gid: someUser}}
 	return cmd
-}
-
-func copyProgram(t *testing.T, to string) {
-	t.Helper()
-	from, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.Copy(f, from); err != nil {
-		t.Fatal(err)
-	}
 }

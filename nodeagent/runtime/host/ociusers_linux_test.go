@@ -72,6 +72,7 @@ func said(t *testing.T, got, want string) {
 //
 // spec: USER-1, SEC-1
 func TestRootUsers(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	before := settings(t)
 	users := usersFrom(firstTestID)
@@ -129,6 +130,7 @@ not the machine's`)
 //
 // spec: USER-1
 func TestRootUsersOfTwoPods(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	for i := range uint32(2) {
 		first := firstTestID + i*testIDs
@@ -169,6 +171,7 @@ func here(t *testing.T, kind string) string {
 //
 // spec: USER-1, USER-2, VOL-1
 func TestRootUsersVolumes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)
 	sb := n.userSandbox("pod", users)
@@ -233,6 +236,7 @@ a part`)
 //
 // spec: USER-1
 func TestRootUsersBeyond(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)
 	c := victim("c", "true")
@@ -250,6 +254,7 @@ func TestRootUsersBeyond(t *testing.T) {
 //
 // spec: USER-1, SAFE-5
 func TestRootUsersShareAndStay(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)
 	sb := n.userSandbox("pod", users, func(c *runtimeapi.PodSandboxConfig) {
@@ -283,6 +288,7 @@ func TestRootUsersShareAndStay(t *testing.T) {
 //
 // spec: USER-1, USER-2
 func TestRootUsersRefused(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	const node = runtimeapi.NamespaceMode_NODE
 	ids := func(list ...*runtimeapi.IDMapping) func(*runtimeapi.NamespaceOption) {

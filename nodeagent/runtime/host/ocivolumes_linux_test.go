@@ -28,6 +28,7 @@ func (n *node) lines(id string) string {
 //
 // spec: CTR-6, SEC-1
 func TestRootImageVolumes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	asked := t.TempDir()
@@ -99,6 +100,7 @@ of the pod
 //
 // spec: CTR-6
 func TestRootImageVolumeIsFile(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	config := ofImage(containerConfig("c", "true"))
 	config.Image.Image = brokenImage
@@ -118,6 +120,7 @@ func TestRootImageVolumeIsFile(t *testing.T) {
 //
 // spec: CTR-6, USER-1
 func TestRootUsersImageVolumes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t))
 	users := usersFrom(firstTestID)
 	sb := n.userSandbox("pod", users)

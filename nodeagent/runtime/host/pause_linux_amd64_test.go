@@ -59,9 +59,11 @@ func pausedAtFork(t *testing.T, shimPID int, ready chan<- struct{}, paused func(
 //
 // spec: SAFE-4
 func TestPauseBetweenClockAndFork(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the clock is looked at before the fifo is opened")
 	for _, then := range []string{"stop", "remove"} {
 		t.Run(then, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t, short(20*time.Second, never))
 			sb := n.plainSandbox("paused") // A setup process would look at the clock once more, after the fork.
 			file := filepath.Join(n.dir, "ran")

@@ -18,6 +18,7 @@ import (
 //
 // spec: INIT-8, CTR-10
 func TestPodLimits(t *testing.T) {
+	t.Parallel()
 	testPodLimits(t, newNode(t), func(c *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig { return c })
 }
 
@@ -25,6 +26,7 @@ func TestPodLimits(t *testing.T) {
 //
 // spec: INIT-8, CTR-10
 func TestRootImagePodLimits(t *testing.T) {
+	t.Parallel()
 	testPodLimits(t, newNode(t, withImages(t)), ofImage)
 }
 
@@ -88,6 +90,7 @@ func (n *node) podSetting(sandbox string, files ...string) string {
 //
 // spec: INIT-8
 func TestPodLimitsThatCannotBeSet(t *testing.T) {
+	t.Parallel()
 	limit := func(n *node, sandbox string) error {
 		_, err := n.UpdatePodSandboxResources(t.Context(), &runtimeapi.UpdatePodSandboxResourcesRequest{
 			PodSandboxId: sandbox, Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 16 << 20}})

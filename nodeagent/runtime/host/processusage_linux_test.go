@@ -11,6 +11,7 @@ import (
 // Without a cgroup, a container has used what its first process has, and all that descends from it, ended or not.
 // What was told once is not taken back.
 func TestUsageOfProcesses(t *testing.T) {
+	t.Parallel()
 	const work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; "
 	cmd := exec.Command("sh", "-c", "( "+work+" ) & wait; sleep 1000 & echo worked; exec sleep 1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

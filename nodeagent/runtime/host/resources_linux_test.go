@@ -32,6 +32,7 @@ func (n *node) warnings(id string) string {
 
 // spec: CTR-10
 func TestUnenforcedLimitsAreTold(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, func(c *Config) { c.NoCgroups = true })
 	id := n.run(n.sandbox("free"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
 	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced",
@@ -70,6 +71,7 @@ func TestUnenforcedLimitsAreTold(t *testing.T) {
 //
 // spec: CTR-10
 func TestRootImageUnenforcedLimitsAreTold(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, withImages(t), func(c *Config) { c.NoCgroups = true })
 	id := n.run(n.sandbox("free"), ofImage(limited(containerConfig("c", "sleep", "1000"), 64<<20)))
 	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced"} {
@@ -81,6 +83,7 @@ func TestRootImageUnenforcedLimitsAreTold(t *testing.T) {
 
 // spec: CTR-5, CTR-10
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("oom")
 	hog := n.create(sb, limited(containerConfig("hog", "/bin/sh", "-c", `x=0123456789abcdef; while :; do x="$x$x"; done`),
@@ -102,6 +105,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // spec: CTR-10
 func TestUpdateLimits(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.sandbox("resized"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
 	if w := n.warnings(id); w != "" {
@@ -132,6 +136,7 @@ func TestUpdateLimits(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	if ok, why := n.cgroups.Killable(); !ok {
 		t.Skip("no usable cgroup: ", why)
@@ -153,6 +158,7 @@ func TestStats(t *testing.T) {
 //
 // spec: QOS-2
 func TestProcessesAreCounted(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	if ok, why := n.cgroups.Killable(); !ok {
 		t.Skip("no usable cgroup: ", why)
@@ -195,6 +201,7 @@ func TestProcessesAreCounted(t *testing.T) {
 
 // A rate takes two readings a second apart, is kept in between, and is not known after a counter began anew.
 func TestMeter(t *testing.T) {
+	t.Parallel()
 	var m meter
 	second := meterWindow
 	for i, x := range []struct{ at, cpu, want int64 }{
@@ -210,6 +217,7 @@ func TestMeter(t *testing.T) {
 
 // With a memory limit the memory controller tells more than the sum of pages.
 func TestMemoryStats(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	const limit = 64 << 20
 	id := n.run(n.sandbox("memory"), limited(containerConfig("c", "sleep", "1000"), limit))
@@ -233,6 +241,7 @@ func TestMemoryStats(t *testing.T) {
 }
 
 func TestExecSync(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	config := containerConfig("c", "sleep", "1000")
@@ -279,6 +288,7 @@ func TestExecSync(t *testing.T) {
 
 // What was set is told, by the next process too; what does not change may stay unenforced. spec: CTR-10, OBJ-10
 func TestUpdatedLimitsAreKept(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.sandbox("kept"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
 	told := func() *runtimeapi.LinuxContainerResources { return n.status(id).GetResources().GetLinux() }

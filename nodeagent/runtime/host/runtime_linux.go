@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Runtime struct {
 	cgroups *cgroup.Manager
 	oci     *OCI // Nil without images.
 	users   userTest
+	criu    string
 	profile *profileLoader // Nil without AppArmor.
 	since   int64          // When New returned, for ImageFsInfo and Status.
 
@@ -68,7 +70,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("host runtime: %w", err)
 	}
 	r := &Runtime{
-		log: cfg.Logger, dir: dir, oci: cfg.OCI, cgroups: &cgroup.Manager{},
+		log: cfg.Logger, dir: dir, oci: cfg.OCI, cgroups: &cgroup.Manager{}, criu: cmp.Or(cfg.criu, criuName),
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		names: map[podName]chan struct{}{}, subscribers: map[*subscriber]struct{}{},
 		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}),

@@ -37,6 +37,7 @@ func capText(set uint64) string { return fmt.Sprintf("%016x", set) }
 //
 // spec: SEC-1
 func TestRights(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "containers of images have fewer rights")
 	if os.Geteuid() != 0 {
 		t.Skip("only root has capabilities to take away")
@@ -89,6 +90,7 @@ func TestRights(t *testing.T) {
 			ProfileType: runtimeapi.SecurityProfile_Unconfined}}, map[string]string{"Seccomp": "0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t)
 			id := n.run(n.plainSandbox("rights"), withSecurity(script("c", rights+"; exec sleep 1000"), c.sec, 0))
 			var out string
@@ -117,6 +119,7 @@ func TestRights(t *testing.T) {
 //
 // spec: SEC-1
 func TestSeccomp(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer applies the profile")
 	n := newNode(t)
 	sb := n.plainSandbox("filtered")
@@ -127,7 +130,6 @@ func TestSeccomp(t *testing.T) {
 	}
 	const text = "mkdir $HOME/x; unshare -U true 2>&1 | grep -o 'not permitted'; echo end"
 	home := t.TempDir()
-	t.Setenv("HOME", home)
 	withHome := "HOME=" + home + "; " + text
 	if got := try("default", withHome, &runtimeapi.SecurityProfile{}, true); got != "not permitted\nend\n" {
 		t.Errorf("default: %q", got)
@@ -167,6 +169,7 @@ func (n *node) refuses(sandbox string, config *runtimeapi.ContainerConfig, want 
 //
 // spec: SEC-1
 func TestRightsThatCannotBeGiven(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "images allow more")
 	n := newNode(t)
 	sb := n.plainSandbox("refused")
@@ -200,6 +203,7 @@ func TestRightsThatCannotBeGiven(t *testing.T) {
 //
 // spec: SEC-1
 func TestRestricted(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("restricted")
 	me, err := user.Current()
@@ -238,6 +242,7 @@ func TestRestricted(t *testing.T) {
 
 // A container with stdin gets an input that is open and silent; one without is at its end at once.
 func TestStdin(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.plainSandbox("stdin")
 	config := script("open", "echo up; read x; echo read")
@@ -266,6 +271,7 @@ func masked() *runtimeapi.LinuxContainerSecurityContext {
 //
 // spec: SEC-1
 func TestMaskedPaths(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("masked")
 	n.needViews(sb)

@@ -11,6 +11,7 @@ import (
 // Whoever sees that a connection has gone knows whether the shim had told before that nothing is left of its pod, also
 // where the caller has not come to read that answer yet.
 func TestOrderlyEndIsKnownFirst(t *testing.T) {
+	t.Parallel()
 	for call, want := range map[shimwire.Type]bool{shimwire.Shutdown: true, shimwire.Stop: false} {
 		ours, theirs, err := socketPair()
 		if err != nil {

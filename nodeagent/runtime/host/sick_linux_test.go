@@ -55,6 +55,7 @@ func (n *node) startWithin(id string, d time.Duration) codes.Code {
 //
 // spec: SAFE-4
 func TestQueuedStartsExpire(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(time.Second, never))
 	sb := n.sandbox("paused")
 	shimPID := n.shimPID(sb)
@@ -102,6 +103,7 @@ func TestQueuedStartsExpire(t *testing.T) {
 //
 // spec: SAFE-4
 func TestStartWithoutItsCaller(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(4*time.Second, never))
 	sb := n.sandbox("abandoned")
 	shimPID := n.shimPID(sb)
@@ -154,6 +156,7 @@ func TestStartWithoutItsCaller(t *testing.T) {
 //
 // spec: SAFE-6, TERM-1
 func TestContainerStopsItsShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(20*time.Second, 20*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("saboteur",
@@ -177,6 +180,7 @@ func TestContainerStopsItsShim(t *testing.T) {
 //
 // spec: SAFE-6, TERM-1
 func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(2*time.Second, 10*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("saboteur", `trap '' TERM; shim=$PPID; (while :; do kill -STOP $shim || exit; done) & echo $$ > `+ready+
@@ -199,6 +203,7 @@ func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
 //
 // spec: SAFE-6, TERM-1
 func TestStopWithoutShim(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("deaf")
 		tidy := func(name string) (string, string) {
@@ -246,6 +251,7 @@ func TestStopWithoutShim(t *testing.T) {
 //
 // spec: SAFE-6, TERM-1, DEL-10
 func TestStopOfAShimOutOfReach(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("away")
 		ready := filepath.Join(n.dir, "ready")
@@ -253,8 +259,8 @@ func TestStopOfAShimOutOfReach(t *testing.T) {
 			`trap 'sleep 0.2; exit 3' TERM; echo > `+ready+`; while :; do sleep 0.02; done`))
 		eventually(t, "it is ready", func() bool { return exists(ready) })
 		restore := n.hideShim(sb)
-		time.AfterFunc(1500*time.Millisecond, restore)
-		n.stop(id, 1)
+		time.AfterFunc(3500*time.Millisecond, restore)
+		n.stop(id, 3)
 		if code := n.status(id).GetExitCode(); code != 3 {
 			t.Errorf("it ended with %d and had no time to see its stop signal", code)
 		}
@@ -265,6 +271,7 @@ func TestStopOfAShimOutOfReach(t *testing.T) {
 //
 // spec: TERM-1, TERM-3
 func TestStopOverANewConnection(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("broken")
 		terms := filepath.Join(n.dir, "terms")
@@ -321,6 +328,7 @@ func (n *node) hideShim(sb string) (restore func()) {
 //
 // spec: SAFE-6, TERM-1
 func TestStopAfterALostStart(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("lost")
 		ready, tidied := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "tidied")
@@ -356,6 +364,7 @@ func TestStopAfterALostStart(t *testing.T) {
 
 // spec: SAFE-6
 func TestStopSandboxWithoutShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(400*time.Millisecond, never))
 	for _, remove := range []bool{false, true} {
 		sb := n.sandbox(fmt.Sprint("deaf-", remove))
@@ -444,6 +453,7 @@ func frozen(t *testing.T, freezer string, pids ...int) (thaw func()) {
 //
 // spec: SAFE-6
 func TestUnkillable(t *testing.T) {
+	t.Parallel()
 	freezer := hideFreezer(t)
 	if freezer == "" {
 		return
@@ -505,6 +515,7 @@ func nextAttempt(n *node, name string) *runtimeapi.PodSandboxConfig {
 //
 // spec: SAFE-6
 func TestManyAttemptsToReachAShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) {
 		c.bounds.settle, c.bounds.hello, c.bounds.retry = 300*time.Millisecond, time.Millisecond, time.Millisecond
 	})
@@ -535,6 +546,7 @@ func TestManyAttemptsToReachAShim(t *testing.T) {
 //
 // spec: SAFE-6
 func TestCallsToAStoppedShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) { c.bounds.send = 20 * time.Millisecond })
 	sb := n.sandbox("full")
 	shimPID := n.shimPID(sb)
@@ -562,6 +574,7 @@ func TestCallsToAStoppedShim(t *testing.T) {
 //
 // spec: SAFE-4
 func TestLaunchIsCutOff(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -578,6 +591,9 @@ func TestLaunchIsCutOff(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		if err != nil && strings.Contains(err.Error(), "has not ended yet") {
+			n.removeAll() // What could not be seen dead in time has a sandbox.
+		}
 		if left := ownShims(t, n); len(left) > 0 || len(n.sandboxes) > 0 {
 			t.Fatalf("%v: shims %v, sandboxes %d", err, left, len(n.sandboxes))
 		}
@@ -588,6 +604,7 @@ func TestLaunchIsCutOff(t *testing.T) {
 //
 // spec: SAFE-4
 func TestLaunchOfAStoppedShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, short(400*time.Millisecond, never))
 	cut := 0
 	for i := 0; cut == 0; i++ {
@@ -598,7 +615,8 @@ func TestLaunchOfAStoppedShim(t *testing.T) {
 				kids, _ := sys.Children(os.Getpid())
 				for _, pid := range kids {
 					// Not before it is a shim: until then its parent waits for it in the kernel.
-					if p, err := sys.Stat(pid); err == nil && (p.Name == shim.Argv0 || p.Name == filepath.Base(self)) {
+					if p, err := sys.Stat(pid); err == nil && (p.Name == shim.Argv0 || p.Name == filepath.Base(self)) &&
+						n.isOf(pid) {
 						_ = syscall.Kill(pid, syscall.SIGSTOP)
 					}
 				}
@@ -630,17 +648,24 @@ func ownShims(t *testing.T, n *node) (out []sys.Proc) {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		if dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID)); strings.HasPrefix(dir, n.dir) {
+		if n.isOf(p.PID) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
+// isOf tells whether a shim is one of the node's, whose directory it is in.
+func (n *node) isOf(pid int) bool {
+	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	return strings.HasPrefix(dir, n.dir)
+}
+
 // A stop that reaches a process that is stopped itself lets it go on, to see the signal.
 //
 // spec: TERM-1
 func TestStopOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stopped", `trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
@@ -655,6 +680,7 @@ func TestStopOfAStoppedProcess(t *testing.T) {
 //
 // spec: SAFE-6
 func TestFIFOs(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.shell("pipes", `rm -f "$MONOPLANE_TERMINATION_LOG"; mkfifo "$MONOPLANE_TERMINATION_LOG"; exit 3`)
 	if st := n.wait(id); st.GetExitCode() != 3 || st.GetMessage() != "" {

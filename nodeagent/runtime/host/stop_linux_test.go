@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,17 +16,22 @@ import (
 // withAndWithout runs a test on pods with cgroups, where they can be had, and without.
 func withAndWithout(t *testing.T, f func(t *testing.T, n *node), change ...func(*Config)) {
 	t.Run("cgroup", func(t *testing.T) {
+		t.Parallel()
 		n := newNode(t, change...)
 		if ok, why := n.cgroups.Killable(); !ok {
 			t.Skip("no usable cgroup: ", why)
 		}
 		f(t, n)
 	})
-	t.Run("descent", func(t *testing.T) { f(t, newNode(t, append(change, func(c *Config) { c.NoCgroups = true })...)) })
+	t.Run("descent", func(t *testing.T) {
+		t.Parallel()
+		f(t, newNode(t, slices.Concat(change, []func(*Config){func(c *Config) { c.NoCgroups = true }})...))
+	})
 }
 
 // spec: TERM-1
 func TestGraceIsHonoured(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("tidy", `trap 'sleep 0.3; echo tidied; exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
@@ -42,6 +48,7 @@ func TestGraceIsHonoured(t *testing.T) {
 
 // spec: TERM-1, TERM-4
 func TestTermIsIgnored(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
@@ -60,6 +67,7 @@ func TestTermIsIgnored(t *testing.T) {
 //
 // spec: DEL-10
 func TestStopBeginsAnewAfterRestart(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	terms := filepath.Join(n.dir, "terms")
 	id := n.shell("stubborn", `trap 'echo term >> `+terms+`' TERM; touch `+terms+`; while :; do sleep 0.02; done`)
@@ -92,6 +100,7 @@ func TestStopBeginsAnewAfterRestart(t *testing.T) {
 
 // spec: TERM-3
 func TestGraceIsShortenedNeverLengthened(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
@@ -109,6 +118,7 @@ func TestGraceIsShortenedNeverLengthened(t *testing.T) {
 
 // A stop goes on when the one who asked for it has gone.
 func TestStopOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready, told := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "told")
 	id := n.shell("stubborn",
@@ -136,6 +146,7 @@ func TestStopOutlivesItsCaller(t *testing.T) {
 }
 
 func TestStopSignal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	config := containerConfig("c", "/bin/sh", "-c",
@@ -150,6 +161,7 @@ func TestStopSignal(t *testing.T) {
 }
 
 func TestStopSignalNumbers(t *testing.T) {
+	t.Parallel()
 	for s := range runtimeapi.Signal_name {
 		if n, err := stopSignal(runtimeapi.Signal(s)); err != nil || n < 1 || n > 64 {
 			t.Errorf("%s: %d %v", runtimeapi.Signal_name[s], n, err)
@@ -173,6 +185,7 @@ func daemonConfig(t *testing.T, name, pidFile, then string, hide bool) *runtimea
 
 // spec: TERM-4
 func TestDaemonsEndWithTheirContainer(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("daemons")
 		other := n.run(sb, containerConfig("other", "sleep", "1000"))
@@ -209,6 +222,7 @@ func TestDaemonsEndWithTheirContainer(t *testing.T) {
 //
 // spec: TERM-4
 func TestHiddenDaemon(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		file := filepath.Join(n.dir, "hidden")
 		id := n.run(n.sandbox("hidden"), daemonConfig(t, "c", file, "exec sleep 1000", true))
@@ -224,6 +238,7 @@ func TestHiddenDaemon(t *testing.T) {
 //
 // spec: TERM-4
 func TestForkChain(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, n *node) {
 		file := filepath.Join(n.dir, "count")
 		script := filepath.Join(n.dir, "chain.sh")
@@ -252,6 +267,7 @@ func TestForkChain(t *testing.T) {
 //
 // spec: TERM-4
 func TestPipesHeldOpen(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	// The daemon inherits the container's output.
 	id := n.shell("holder", "(trap '' HUP; sleep 1000) & (setsid sleep 1000 &) ; echo out; exit 0")
@@ -264,6 +280,7 @@ func TestPipesHeldOpen(t *testing.T) {
 }
 
 func TestConcurrentStops(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("many")
 	var ids []string

@@ -50,6 +50,7 @@ func execOf(id, text string) *runtimeapi.ExecRequest {
 //
 // spec: CTR-9
 func TestExecStream(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
 		id := n.run(sb, script(name, "exec sleep 1000"))
@@ -96,6 +97,7 @@ func (zeros) Read(b []byte) (int, error) {
 //
 // spec: CTR-9
 func TestExecTerminal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.sandbox("terminal"), script("c", "exec sleep 1000"))
 	sizes := make(chan stream.Size, 1)
@@ -136,6 +138,7 @@ while read line; do echo "got $line"; stty size; done; exit 3`)
 //
 // spec: CTR-9, SAFE-4
 func TestExecLongAfterTheStart(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	ids := map[string]string{}
 	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
@@ -167,6 +170,7 @@ func TestExecLongAfterTheStart(t *testing.T) {
 //
 // spec: CTR-9
 func TestManyExecsAtOnce(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.plainSandbox("many"), script("c", "exec sleep 1000"))
 	var all sync.WaitGroup
@@ -187,6 +191,7 @@ func TestManyExecsAtOnce(t *testing.T) {
 //
 // spec: CTR-9
 func TestExecCallerGone(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.sandbox("gone"), script("c", "exec sleep 1000"))
 	for _, tty := range []bool{false, true} {
@@ -230,6 +235,7 @@ func (refuses) Write([]byte) (int, error) { return 0, errors.New("no more") }
 //
 // spec: CTR-9, CTR-8
 func TestAttachStream(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	config := script("c", "while read line; do echo got $line; done; echo over >&2")
 	config.Stdin, config.StdinOnce = true, true
@@ -274,6 +280,7 @@ func TestAttachStream(t *testing.T) {
 // which ends just after. A client would otherwise take the end of what it watched for a failure. It is the same for
 // commands that are just being started; one that comes later is refused. spec: CTR-9
 func TestStreamsEndWithTheirPod(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	const rounds, commands = 20, 5
 	for i := range rounds {
@@ -324,6 +331,7 @@ func TestStreamsEndWithTheirPod(t *testing.T) {
 //
 // spec: CTR-9
 func TestAttachTerminal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	id := n.run(n.plainSandbox("attach"), onTerminal("c", "stty -echo; while read line; do echo $line; stty size; done"))
 	for i := range 2 {
@@ -356,6 +364,7 @@ func TestAttachTerminal(t *testing.T) {
 
 // The shim of an older version would give no input and no terminal: it is not asked.
 func TestStreamsOfAnOlderShim(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.plainSandbox("older")
 	id := n.run(sb, script("c", "exec sleep 1000"))
@@ -371,6 +380,7 @@ func TestStreamsOfAnOlderShim(t *testing.T) {
 //
 // spec: CTR-9
 func TestForward(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the pod has a network of its own")
 	n := newNode(t)
 	sb := n.plainSandbox("forward")

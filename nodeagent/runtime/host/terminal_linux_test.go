@@ -25,6 +25,7 @@ func onTerminal(name, text string) *runtimeapi.ContainerConfig {
 //
 // spec: CTR-7, CTR-8
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "stty of busybox knows no terminal of size 0")
 	n := newNode(t)
 	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
@@ -66,6 +67,7 @@ echo $TERM; stat -c %u $(tty); echo errors >&2; stty size; exec sleep 1000`)
 //
 // spec: CTR-8
 func TestAllOfATerminal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.plainSandbox("much")
 	const most = 20000
@@ -82,6 +84,7 @@ func TestAllOfATerminal(t *testing.T) {
 
 // A program that closes its terminal, and opens it again, is still heard.
 func TestTerminalOpenedAgain(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	config := onTerminal("c", "t=$(tty); exec < /dev/null > /dev/null 2>&1; sleep 0.1; echo back > $t")
 	if got := n.output(n.run(n.plainSandbox("again"), config)); got != "back\r\n" {
@@ -93,6 +96,7 @@ func TestTerminalOpenedAgain(t *testing.T) {
 //
 // spec: TERM-4
 func TestStopOnATerminal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	pids := t.TempDir() + "/pid"
 	id := n.run(n.sandbox("stop"), onTerminal("c",
@@ -106,6 +110,7 @@ func TestStopOnATerminal(t *testing.T) {
 
 // The shim of an older version would give no terminal, and all of a volume: such containers are refused.
 func TestShimOfVersion3(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.plainSandbox("older")
 	n.noteShim(n.sandboxOf(sb), &shimwire.HelloReply{Version: shimwire.Version4 - 1})

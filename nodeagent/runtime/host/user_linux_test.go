@@ -19,6 +19,7 @@ func withSecurity(
 }
 
 func TestOOMScore(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("score")
 	id := n.run(sb, withSecurity(containerConfig("c", "sleep", "1000"), nil, 900))
@@ -38,6 +39,7 @@ func TestOOMScore(t *testing.T) {
 }
 
 func TestRunAsUser(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	nobody, err := user.Lookup("nobody")
 	if err != nil {

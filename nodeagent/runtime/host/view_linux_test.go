@@ -86,6 +86,7 @@ func listing(t *testing.T, dirs ...string) string {
 //
 // spec: LIFE-8
 func TestMountsAtTheirPaths(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	sb := n.sandbox("views")
@@ -144,6 +145,7 @@ func TestMountsAtTheirPaths(t *testing.T) {
 // Mounts lie in each other in any order, a missing mount point is made in the volume that lacks it, or shown there
 // when the volume cannot be written to, and files are mounted as files.
 func TestNestedMounts(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	sb := n.sandbox("nested")
@@ -170,6 +172,7 @@ cat /monoplane-fixed/f /monoplane-fixed/in/f; touch /monoplane-fixed/new 2>&1 | 
 
 // A volume whose content leads elsewhere by links leads there in the container only, and makes nothing on the machine.
 func TestLinksInVolumes(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer makes mount points in volumes")
 	n := newNode(t)
 	sb := n.sandbox("hostile")
@@ -199,6 +202,7 @@ func TestLinksInVolumes(t *testing.T) {
 
 // A mount that cannot be made fails the start, with its name, and nothing runs without it.
 func TestMountsThatFail(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("failing")
@@ -239,6 +243,7 @@ func TestMountsThatFail(t *testing.T) {
 
 // A device is seen at its path, as the mounts are.
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "images have devices of their own")
 	n := newNode(t)
 	sb := n.sandbox("devices")
@@ -265,6 +270,7 @@ func TestDevices(t *testing.T) {
 //
 // spec: LIFE-8
 func TestFilesOfThePod(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the root is the image")
 	n := newNode(t)
 	config := sandboxConfig(n, "files")
@@ -317,6 +323,7 @@ func TestFilesOfThePod(t *testing.T) {
 // What runs in a container by ExecSync sees what the container sees, also when the host path has been renamed since,
 // and after the runtime was restarted. Processes of one pod see each other.
 func TestExecInTheView(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "libcontainer has words of its own")
 	n := newNode(t)
 	sb := n.sandbox("exec")
@@ -350,6 +357,7 @@ func TestExecInTheView(t *testing.T) {
 //
 // spec: SEC-1
 func TestReadOnlyRoot(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "the files of tests are on a mount")
 	n := newNode(t)
 	sb := n.sandbox("sealed")
@@ -384,6 +392,7 @@ func TestReadOnlyRoot(t *testing.T) {
 // Where views are refused a container that can do without one runs, and says what it has not got; one that cannot
 // fails, with the remedy.
 func TestViewsAreRefused(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "images need no view")
 	if os.Getenv(confinedVariable) == "" {
 		cmd := exec.Command(testBinary(t), "-test.v", "-test.run", "^TestViewsAreRefused$")
@@ -470,6 +479,7 @@ func confinedHelper() int {
 // The shim of an older version knows nothing of views: its pods go on under this runtime, and what they cannot have is
 // refused by name, never left out without a word.
 func TestOlderShim(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "older shims know no images")
 	n := newNode(t)
 	config := sandboxConfig(n, "older")
@@ -528,6 +538,7 @@ func mountTmpfs(t *testing.T, dir string) {
 
 // What is mounted later is seen on the other side as the propagation says, and only so.
 func TestPropagation(t *testing.T) {
+	t.Parallel()
 	src := sharedTmpfs(t)
 	for _, sub := range []string{"host", "container", "early"} {
 		if err := os.Mkdir(filepath.Join(src, sub), 0o755); err != nil {
@@ -590,6 +601,7 @@ func TestPropagation(t *testing.T) {
 
 // A read-only mount covers what is mounted below it only if it is asked to.
 func TestRecursiveReadOnly(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	inner := filepath.Join(src, "inner")
 	if err := os.Mkdir(inner, 0o755); err != nil {
@@ -613,6 +625,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 //
 // spec: SAFE-4, SAFE-6
 func TestExpiryOfASetup(t *testing.T) {
+	t.Parallel()
 	onlyHost(t, "a helper sets up the container")
 	n := newNode(t)
 	sb := n.sandbox("hanging")
@@ -675,6 +688,7 @@ func part(host, sub, container string) *runtimeapi.Mount {
 //
 // spec: VOL-1
 func TestSubPaths(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("parts")
 	n.needViews(sb)
@@ -713,6 +727,7 @@ func TestSubPaths(t *testing.T) {
 //
 // spec: VOL-1
 func TestSubPathSwappedForALink(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	sb := n.sandbox("swapped")
 	n.needViews(sb)
