@@ -129,25 +129,21 @@ ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
 	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) $$(tools/raced)
-	go test -vet=off -timeout 30m $$(tools/raced not)
+	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(SLOWEST) $$(tools/raced not)
 	cd test && go test -vet=off -timeout 45m ./...
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
-	go test -vet=off -tags rootonly -timeout 25m -run Root $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | \
-	  grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
+	MONOPLANE_TEST_ONCE=1 go test -vet=off -tags rootonly -timeout 25m -run Root \
+	  $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip 'TestRootImage|TestRootUnprivileged|$(SLOW)' \
-	  ./nodeagent/runtime/host
+	MONOPLANE_TEST_ONCE=1 MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip '^TestRoot' $(SLOWEST)
 	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
 .PHONY: test-vm
 test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=group ONLY=test MINUTES=180); as root
 	tools/vm/run
-
-# Tests of runtime "host" that wait, or are about files, with images as without.
-SLOW := StopWithoutShim|NothingLeaks|LongAfterTheStart|LogFlood|Unkillable|Attempts|OneRuntime|DoesNotAnswer|Lines
 
 .PHONY: kills-images
 kills-images: helper ## Kill agent, shims and helpers of containers of images at random moments, and count what is left (ROUNDS=500); as root
@@ -156,8 +152,12 @@ kills-images: helper ## Kill agent, shims and helpers of containers of images at
 
 .PHONY: images
 images: helper ## Run the tests of runtime "host" on containers of an image, all of them; as root
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip 'TestRootImage|TestRootUnprivileged' \
-	  ./nodeagent/runtime/host
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip '^TestRoot' $(SLOWEST)
+
+.PHONY: host-all
+host-all: images ## Run the tests of runtime "host" in all ways, also where it is the same code: race detector, root, user, images; as root
+	CGO_ENABLED=1 go test -vet=off -race -count=1 -timeout 45m -run . -skip '$(ONCE)' $(SLOWEST)
+	go test -vet=off -tags rootonly -count=1 -timeout 45m $(SLOWEST)
 
 .PHONY: act
 act: # The processes of the tests' scenarios of pods

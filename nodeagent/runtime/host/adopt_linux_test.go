@@ -71,6 +71,7 @@ func TestAdoption(t *testing.T) {
 
 func TestOneRuntimePerDirectory(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	if r, err := New(n.cfg); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v %v", r, err)
@@ -126,6 +127,7 @@ func TestShimIsKilled(t *testing.T) {
 // A shim that is stopped keeps its pod as it is; only when the pod is to go anyway it is killed.
 func TestShimDoesNotAnswer(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the runtime ends what a shim does not")
 	n := newNode(t)
 	sb := n.sandbox("stuck")
 	id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -151,6 +153,7 @@ func TestShimDoesNotAnswer(t *testing.T) {
 // After a restart of the machine nothing is started again and nothing is believed to run.
 func TestMachineRestart(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.sandbox("old")
 	ran := n.run(sb, containerConfig("ran", "sleep", "1000"))

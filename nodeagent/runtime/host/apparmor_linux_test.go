@@ -181,6 +181,7 @@ while :; do sleep 1000 & wait $!; done`
 // the kernel has already is used.
 func TestDefaultProfileIsLoaded(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	for name, c := range map[string]struct {
 		there, hangs bool // whether the kernel has one before, and the loader never returns
 		fails        error
@@ -252,6 +253,7 @@ func TestDefaultProfileIsLoaded(t *testing.T) {
 // files have it when they ask. spec: SEC-1
 func TestWhoHasTheDefaultProfile(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	l := &profileLoader{log: slog.New(slog.DiscardHandler), has: func() bool { return true },
 		load: func(context.Context) error { return nil }, patience: time.Minute}
 	asked := func(kind runtimeapi.SecurityProfile_ProfileType) *runtimeapi.SecurityProfile {
@@ -301,6 +303,7 @@ func TestWithoutTheDefaultProfile(t *testing.T) {
 // Shims must be able to end what they have started, whatever they are confined by themselves.
 func TestDefaultProfileLetsItsShimSignal(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	for label, want := range map[string]string{
 		"unconfined": "", "": "", "/usr/bin/monoplane": `peer="/usr/bin/monoplane",`, "a\"b": "",
 	} {

@@ -164,6 +164,7 @@ func TestCopyOfALiveDirectory(t *testing.T) {
 // spec: SAFE-5
 func TestTwoDirectoriesOnePod(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims hold the claims")
 	n := newNode(t)
 	m := n.second(filepath.Join(t.TempDir(), "other"))
 	for i := range 10 {
@@ -214,6 +215,7 @@ func TestTwoDirectoriesOnePod(t *testing.T) {
 // spec: SAFE-5
 func TestLeftoversElsewhere(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims hold the claims")
 	for _, how := range []string{"there before", "comes later", "copy without claims"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -259,6 +261,7 @@ func TestLeftoversElsewhere(t *testing.T) {
 // spec: SAFE-5
 func TestMovedDirectory(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -356,6 +359,7 @@ func TestDamagedCopy(t *testing.T) {
 // A claim directory that somebody else could write to is not used, and pods are found by looking for them instead.
 func TestForeignClaimDirectory(t *testing.T) {
 	t.Parallel()
+	sameOnImages(t, "shims hold the claims")
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	open := filepath.Join(t.TempDir(), "open")
@@ -386,6 +390,7 @@ func TestForeignClaimDirectory(t *testing.T) {
 // spec: SAFE-6
 func TestForeignShim(t *testing.T) {
 	t.Parallel()
+	sameOnImages(t, "shims hold the claims")
 	const nobody = 65534
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be another user")

@@ -15,6 +15,7 @@ import (
 // path comes after this one's.
 func TestEarlyInit(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the program is the same")
 	ours, theirs, err := socketPair()
 	if err != nil {
 		t.Fatal(err)

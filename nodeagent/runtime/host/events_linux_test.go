@@ -20,6 +20,7 @@ import (
 // spec: CTR-4
 func TestEvents(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, n.Runtime)
@@ -74,6 +75,7 @@ func TestEvents(t *testing.T) {
 // ran.
 func TestEventsOfWhatEndsAtOnce(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	for name, c := range map[string]struct {
@@ -105,6 +107,7 @@ func TestEventsOfWhatEndsAtOnce(t *testing.T) {
 // Whoever learns that a sandbox has ended, and removes it, does not overtake the event that says so.
 func TestEndIsToldBeforeItIsKnown(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	for i := range 30 {
 		id := n.plainSandbox(fmt.Sprint("pod-", i))
@@ -138,6 +141,7 @@ func TestEndIsToldBeforeItIsKnown(t *testing.T) {
 // Nobody chooses the cgroup driver of this runtime, which makes the groups of pods itself.
 func TestRuntimeConfig(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	resp, err := n.RuntimeConfig(t.Context(), &runtimeapi.RuntimeConfigRequest{})
 	if err != nil || resp.GetLinux() != nil {

@@ -33,6 +33,7 @@ func highWater(t *testing.T, pid int) int {
 // neighbours go on, and who follows the log reads on to its end. spec: CTR-8, SAFE-6
 func TestLogFlood(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	const (
 		total, size, keep = 64 << 20, 1 << 20, 3
 		line              = "a line of a flood that does not end"

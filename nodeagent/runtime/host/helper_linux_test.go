@@ -209,6 +209,31 @@ func onlyHost(t *testing.T, why string) {
 	}
 }
 
+// onceVariable is set where the suite has run on image "host" before, and runs again on images, or as a user who is not
+// root, as in CI: tests that would go through the same code once more are left out then. make host-all has them all.
+const onceVariable = "MONOPLANE_TEST_ONCE"
+
+// sameOnImages, sameForUsers and sameEverywhere leave a test out that says the same there; why is what makes it so.
+func sameOnImages(t *testing.T, why string) {
+	t.Helper()
+	if onImages() && os.Getenv(onceVariable) != "" {
+		t.Skip("image host shows it: ", why)
+	}
+}
+
+func sameForUsers(t *testing.T, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv(onceVariable) != "" {
+		t.Skip("root shows it: ", why)
+	}
+}
+
+func sameEverywhere(t *testing.T, why string) {
+	t.Helper()
+	sameOnImages(t, why)
+	sameForUsers(t, why)
+}
+
 func (n *node) sandbox(name string) string {
 	n.t.Helper()
 	resp, err := n.RunPodSandbox(n.t.Context(), &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(n, name)})
@@ -361,11 +386,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv(raceOptions) == "" {
 			_ = os.Setenv(raceOptions, "atexit_sleep_ms=0")
 		}
-		// Tests wait more than they calculate. Those that are not parallel look at what is the whole process's, or
-		// change it, or measure.
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
+		chooseTests()
 		os.Exit(m.Run())
 	case "daemon":
 		os.Exit(daemonHelper())
@@ -386,6 +407,49 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Fprintln(os.Stderr, "unknown helper")
 	os.Exit(2)
+}
+
+// Tests that gain nothing from the race detector, which makes each of the processes that they start several times as
+// expensive, run without it. What they are about is done by processes of one thread (what containers are given, and
+// see), by the kernel, or often enough by others; or they measure. unracedAsRoot are those that make test-root has.
+const (
+	unraced = "^Test(Rights|Seccomp|RightsThatCannotBeGiven|Restricted|MaskedPaths|MountsAtTheirPaths|NestedMounts|" +
+		"LinksInVolumes|MountsThatFail|Devices|FilesOfThePod|ReadOnlyRoot|ViewsAreRefused|SubPaths|" +
+		"SubPathSwappedForALink|Propagation|RecursiveReadOnly|StartErrors|Refusals|ExitCodes|RunAsUser|OOMScore|" +
+		"DirectoryIsClosedToOthers|NothingIsInherited|ProcessSurroundings|HugePagesAreLimited|ForkBomb|LogFlood|" +
+		"LastWords|NothingLeaks|StreamsLeakNothing|AgentIsKilled)$"
+	unracedAsRoot = "^TestRoot(Escape|Users|Delegated|LimitsOfMemory)|^TestRootImage(AppArmor|DefaultAppArmor|Root|" +
+		"IPCOfTheMachine|WithoutPause|Mounted|MountedPrivileged|MountedEscapes|MountedByHost|Volumes|VolumeIsFile|" +
+		"OfManyLayers|LinksAtMounts|ProgramsThatDoNotRun|Copied|WithoutCgroup|OwnCgroup|UnenforcedLimitsAreTold|" +
+		"PodLimits|LimitsOfMemory|StopSignal|Checkpoint|CheckpointRefused|CheckpointFails|CheckpointKinds|" +
+		"CheckpointNeedsRoot)$"
+)
+
+// unracedVariable has only those run that the race detector leaves out.
+const unracedVariable = "MONOPLANE_TEST_UNRACED"
+
+// chooseTests sets what go test's flags do not say: which tests run, and how many at once. Those that are not parallel
+// look at what is the whole process's, or change it, or measure.
+func chooseTests() {
+	set := func(name, value string) {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	set("test.parallel", "8") // They wait more than they calculate.
+	flag.Parse()
+	if flag.Lookup("test.run").Value.String() != "" {
+		return
+	}
+	skip := flag.Lookup("test.skip").Value.String()
+	switch {
+	case raceDetector && skip != "":
+		set("test.skip", skip+"|"+unraced+"|"+unracedAsRoot)
+	case raceDetector:
+		set("test.skip", unraced+"|"+unracedAsRoot)
+	case os.Getenv(unracedVariable) != "":
+		set("test.run", unraced)
+	}
 }
 
 // daemonHelper starts its arguments the way a daemon starts: in a session of its own, with another marker and an

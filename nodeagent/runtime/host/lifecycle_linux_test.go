@@ -92,6 +92,7 @@ func TestStartErrors(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	onlyHost(t, "images allow more")
 	n := newNode(t)
 	sb := n.sandbox("refusals")
@@ -141,6 +142,7 @@ func TestRefusals(t *testing.T) {
 // Asked twice for the same thing, the runtime does it once.
 func TestIdempotence(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.sandbox("twice")
 	if again := n.sandbox("twice"); again != sb {
@@ -246,6 +248,7 @@ func TestProcessSurroundings(t *testing.T) {
 
 func TestListsAndStatus(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	a, b := n.sandbox("a"), n.sandbox("b")
 	ca := n.run(a, containerConfig("one", "sleep", "1000"))

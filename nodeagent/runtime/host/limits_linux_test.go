@@ -22,6 +22,7 @@ import (
 // What can never succeed is the caller's to mend, and says so.
 func TestNamesThatAreTooLong(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	onlyHost(t, "libcontainer executes the command last")
 	n := newNode(t)
 	long := strings.Repeat("x", 300)
@@ -74,6 +75,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 // A container whose record is larger than a megabyte survives a restart as every other one.
 func TestLargeRecord(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	c := containerConfig("big", "sleep", "1000")
 	for i := range 14 {
@@ -107,6 +109,7 @@ func setFiles(t *testing.T, pid int, limit uint64) (before uint64) {
 //
 // spec: SAFE-6
 func TestNoDescriptorsInTheRuntime(t *testing.T) {
+	sameForUsers(t, "the records are the runtime's")
 	n := newNode(t, func(c *Config) { c.bounds.settle, c.bounds.retry = 1, 1 })
 	sb := n.sandbox("pod")
 	id := n.run(sb, containerConfig("c", "sleep", "1000"))
@@ -156,6 +159,7 @@ func TestNoDescriptorsInTheRuntime(t *testing.T) {
 // spec: SAFE-6, TERM-4
 func TestNoDescriptorsInTheShim(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims are called the same way")
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("pod")
 		file, gate := filepath.Join(n.dir, "daemon"), filepath.Join(n.dir, "gate")
@@ -225,6 +229,7 @@ func TestFullDisk(t *testing.T) {
 // What a pod asks for explicitly and does not get is said.
 func TestUnhonouredFields(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	onlyHost(t, "images honour them")
 	n := newNode(t)
 	config := sandboxConfig(n, "named")

@@ -34,6 +34,7 @@ func received[M, T any](t *testing.T, stream grpc.ServerStreamingClient[M], err 
 // A list that comes as a stream has what the list has, by the same filter, in several messages if it is long.
 func TestListsInParts(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, n.Runtime)
@@ -93,6 +94,7 @@ func TestListsInParts(t *testing.T) {
 // names for.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	id := n.run(sb, containerConfig("main", "/bin/sh", "-c", "exec sleep 1000"))
@@ -147,6 +149,7 @@ func TestMetrics(t *testing.T) {
 // What goes over the links of a pod is counted by each link, and its own link is told apart.
 func TestParseLinks(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	use := parseLinks(`Inter-|   Receive                                  |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
     lo:  900    9    0    0    0     0          0         0      900     9    0    0    0     0       0          0

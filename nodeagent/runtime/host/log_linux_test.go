@@ -12,6 +12,7 @@ import (
 // spec: CTR-8
 func TestThousandsOfLines(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	const lines = 20000
 	id := n.shell("many", fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo line $i; i=$((i+1)); done", lines))
@@ -32,6 +33,7 @@ func TestThousandsOfLines(t *testing.T) {
 // spec: CTR-8
 func TestLastWords(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	sb := n.sandbox("last")
 	const size = 60_000 // It fits into the pipe, so that the process does not wait for its reader.
@@ -47,6 +49,7 @@ func TestLastWords(t *testing.T) {
 // spec: CTR-8
 func TestRotation(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	id := n.shell("rotated", "i=0; while :; do echo line $i; i=$((i+1)); sleep 0.001; done")
 	path := n.status(id).GetLogPath()
@@ -87,6 +90,7 @@ func TestRotation(t *testing.T) {
 // A container without a log path, or whose log cannot be opened.
 func TestNoLog(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	sb := n.sandbox("nolog")
 	config := containerConfig("silent", "/bin/sh", "-c",

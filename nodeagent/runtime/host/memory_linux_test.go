@@ -149,6 +149,7 @@ func testLimitsOfMemory(
 // spec: QOS-3, CTR-10
 func TestLimitsOfUnified(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	lim, warnings := limits(&runtimeapi.LinuxContainerResources{Unified: map[string]string{
 		"memory.min": "1", "memory.low": "max", "memory.high": "9223372036854775807", "memory.swap.max": "0",
 		"pids.max": "7"}})

@@ -10,6 +10,7 @@ import (
 
 func TestImageSignal(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	for text, want := range map[string]runtimeapi.Signal{
 		"": 0, "SIGQUIT": runtimeapi.Signal_SIGQUIT, "quit": runtimeapi.Signal_SIGQUIT, "3": runtimeapi.Signal_SIGQUIT,
 		"SIGRTMIN+3": runtimeapi.Signal_SIGRTMINPLUS3, "RTMAX-2": runtimeapi.Signal_SIGRTMAXMINUS2,

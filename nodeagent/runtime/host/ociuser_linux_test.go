@@ -14,7 +14,7 @@ import (
 const someUser = 54321
 
 // The containers of images are the same for a user who is not root: the tests of package host that run them pass for
-// such a one, too, where user namespaces are allowed. Who is not root has passed them by then.
+// such a one, too, where user namespaces are allowed.
 //
 // spec: SAFE-5, CTR-6
 func TestRootImagesOfUser(t *testing.T) {

@@ -60,6 +60,7 @@ func pausedAtFork(t *testing.T, shimPID int, ready chan<- struct{}, paused func(
 // spec: SAFE-4
 func TestPauseBetweenClockAndFork(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims are called the same way")
 	onlyHost(t, "the clock is looked at before the fifo is opened")
 	for _, then := range []string{"stop", "remove"} {
 		t.Run(then, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 // spec: INIT-8, CTR-10
 func TestPodLimits(t *testing.T) {
 	t.Parallel()
+	sameOnImages(t, "TestRootImagePodLimits does")
 	testPodLimits(t, newNode(t), func(c *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig { return c })
 }
 

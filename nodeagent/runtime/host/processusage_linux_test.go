@@ -12,6 +12,7 @@ import (
 // What was told once is not taken back.
 func TestUsageOfProcesses(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	const work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; "
 	cmd := exec.Command("sh", "-c", "( "+work+" ) & wait; sleep 1000 & echo worked; exec sleep 1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

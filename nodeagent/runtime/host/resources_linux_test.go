@@ -33,6 +33,7 @@ func (n *node) warnings(id string) string {
 // spec: CTR-10
 func TestUnenforcedLimitsAreTold(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t, func(c *Config) { c.NoCgroups = true })
 	id := n.run(n.sandbox("free"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
 	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced",
@@ -202,6 +203,7 @@ func TestProcessesAreCounted(t *testing.T) {
 // A rate takes two readings a second apart, is kept in between, and is not known after a counter began anew.
 func TestMeter(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	var m meter
 	second := meterWindow
 	for i, x := range []struct{ at, cpu, want int64 }{
@@ -289,6 +291,7 @@ func TestExecSync(t *testing.T) {
 // What was set is told, by the next process too; what does not change may stay unenforced. spec: CTR-10, OBJ-10
 func TestUpdatedLimitsAreKept(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	id := n.run(n.sandbox("kept"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
 	told := func() *runtimeapi.LinuxContainerResources { return n.status(id).GetResources().GetLinux() }

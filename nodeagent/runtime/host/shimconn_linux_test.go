@@ -12,6 +12,7 @@ import (
 // where the caller has not come to read that answer yet.
 func TestOrderlyEndIsKnownFirst(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	for call, want := range map[shimwire.Type]bool{shimwire.Shutdown: true, shimwire.Stop: false} {
 		ours, theirs, err := socketPair()
 		if err != nil {

@@ -56,6 +56,7 @@ func (n *node) startWithin(id string, d time.Duration) codes.Code {
 // spec: SAFE-4
 func TestQueuedStartsExpire(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims are called the same way")
 	n := newNode(t, short(time.Second, never))
 	sb := n.sandbox("paused")
 	shimPID := n.shimPID(sb)
@@ -104,6 +105,7 @@ func TestQueuedStartsExpire(t *testing.T) {
 // spec: SAFE-4
 func TestStartWithoutItsCaller(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims are called the same way")
 	n := newNode(t, short(4*time.Second, never))
 	sb := n.sandbox("abandoned")
 	shimPID := n.shimPID(sb)
@@ -157,6 +159,7 @@ func TestStartWithoutItsCaller(t *testing.T) {
 // spec: SAFE-6, TERM-1
 func TestContainerStopsItsShim(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the runtime ends what a shim does not")
 	n := newNode(t, short(20*time.Second, 20*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("saboteur",
@@ -181,6 +184,7 @@ func TestContainerStopsItsShim(t *testing.T) {
 // spec: SAFE-6, TERM-1
 func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the runtime ends what a shim does not")
 	n := newNode(t, short(2*time.Second, 10*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("saboteur", `trap '' TERM; shim=$PPID; (while :; do kill -STOP $shim || exit; done) & echo $$ > `+ready+
@@ -204,6 +208,7 @@ func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
 // spec: SAFE-6, TERM-1
 func TestStopWithoutShim(t *testing.T) {
 	t.Parallel()
+	sameOnImages(t, "the runtime ends what a shim does not")
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("deaf")
 		tidy := func(name string) (string, string) {
@@ -252,6 +257,7 @@ func TestStopWithoutShim(t *testing.T) {
 // spec: SAFE-6, TERM-1, DEL-10
 func TestStopOfAShimOutOfReach(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("away")
 		ready := filepath.Join(n.dir, "ready")
@@ -272,6 +278,7 @@ func TestStopOfAShimOutOfReach(t *testing.T) {
 // spec: TERM-1, TERM-3
 func TestStopOverANewConnection(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("broken")
 		terms := filepath.Join(n.dir, "terms")
@@ -329,6 +336,7 @@ func (n *node) hideShim(sb string) (restore func()) {
 // spec: SAFE-6, TERM-1
 func TestStopAfterALostStart(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "shims are called the same way")
 	withAndWithout(t, func(t *testing.T, n *node) {
 		sb := n.sandbox("lost")
 		ready, tidied := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "tidied")
@@ -365,6 +373,7 @@ func TestStopAfterALostStart(t *testing.T) {
 // spec: SAFE-6
 func TestStopSandboxWithoutShim(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the runtime ends what a shim does not")
 	n := newNode(t, short(400*time.Millisecond, never))
 	for _, remove := range []bool{false, true} {
 		sb := n.sandbox(fmt.Sprint("deaf-", remove))
@@ -454,6 +463,7 @@ func frozen(t *testing.T, freezer string, pids ...int) (thaw func()) {
 // spec: SAFE-6
 func TestUnkillable(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the runtime ends what a shim does not")
 	freezer := hideFreezer(t)
 	if freezer == "" {
 		return
@@ -516,6 +526,7 @@ func nextAttempt(n *node, name string) *runtimeapi.PodSandboxConfig {
 // spec: SAFE-6
 func TestManyAttemptsToReachAShim(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) {
 		c.bounds.settle, c.bounds.hello, c.bounds.retry = 300*time.Millisecond, time.Millisecond, time.Millisecond
 	})
@@ -547,6 +558,7 @@ func TestManyAttemptsToReachAShim(t *testing.T) {
 // spec: SAFE-6
 func TestCallsToAStoppedShim(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) { c.bounds.send = 20 * time.Millisecond })
 	sb := n.sandbox("full")
 	shimPID := n.shimPID(sb)
@@ -666,6 +678,7 @@ func (n *node) isOf(pid int) bool {
 // spec: TERM-1
 func TestStopOfAStoppedProcess(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stopped", `trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
@@ -681,6 +694,7 @@ func TestStopOfAStoppedProcess(t *testing.T) {
 // spec: SAFE-6
 func TestFIFOs(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	id := n.shell("pipes", `rm -f "$MONOPLANE_TERMINATION_LOG"; mkfifo "$MONOPLANE_TERMINATION_LOG"; exit 3`)
 	if st := n.wait(id); st.GetExitCode() != 3 || st.GetMessage() != "" {

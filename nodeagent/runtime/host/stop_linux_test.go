@@ -32,6 +32,7 @@ func withAndWithout(t *testing.T, f func(t *testing.T, n *node), change ...func(
 // spec: TERM-1
 func TestGraceIsHonoured(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the shim stops containers")
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("tidy", `trap 'sleep 0.3; echo tidied; exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
@@ -49,6 +50,7 @@ func TestGraceIsHonoured(t *testing.T) {
 // spec: TERM-1, TERM-4
 func TestTermIsIgnored(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the shim stops containers")
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
@@ -68,6 +70,7 @@ func TestTermIsIgnored(t *testing.T) {
 // spec: DEL-10
 func TestStopBeginsAnewAfterRestart(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	terms := filepath.Join(n.dir, "terms")
 	id := n.shell("stubborn", `trap 'echo term >> `+terms+`' TERM; touch `+terms+`; while :; do sleep 0.02; done`)
@@ -101,6 +104,7 @@ func TestStopBeginsAnewAfterRestart(t *testing.T) {
 // spec: TERM-3
 func TestGraceIsShortenedNeverLengthened(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	id := n.shell("stubborn", `trap '' TERM; echo $$ > `+ready+`; while :; do sleep 0.05; done`)
@@ -119,6 +123,7 @@ func TestGraceIsShortenedNeverLengthened(t *testing.T) {
 // A stop goes on when the one who asked for it has gone.
 func TestStopOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	ready, told := filepath.Join(n.dir, "ready"), filepath.Join(n.dir, "told")
 	id := n.shell("stubborn",
@@ -147,6 +152,7 @@ func TestStopOutlivesItsCaller(t *testing.T) {
 
 func TestStopSignal(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
 	config := containerConfig("c", "/bin/sh", "-c",
@@ -162,6 +168,7 @@ func TestStopSignal(t *testing.T) {
 
 func TestStopSignalNumbers(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "it starts nothing")
 	for s := range runtimeapi.Signal_name {
 		if n, err := stopSignal(runtimeapi.Signal(s)); err != nil || n < 1 || n > 64 {
 			t.Errorf("%s: %d %v", runtimeapi.Signal_name[s], n, err)
@@ -268,6 +275,7 @@ func TestForkChain(t *testing.T) {
 // spec: TERM-4
 func TestPipesHeldOpen(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim writes the log")
 	n := newNode(t)
 	// The daemon inherits the container's output.
 	id := n.shell("holder", "(trap '' HUP; sleep 1000) & (setsid sleep 1000 &) ; echo out; exit 0")
@@ -281,6 +289,7 @@ func TestPipesHeldOpen(t *testing.T) {
 
 func TestConcurrentStops(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim stops containers")
 	n := newNode(t)
 	sb := n.sandbox("many")
 	var ids []string

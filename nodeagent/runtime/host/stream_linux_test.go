@@ -139,6 +139,7 @@ while read line; do echo "got $line"; stty size; done; exit 3`)
 // spec: CTR-9, SAFE-4
 func TestExecLongAfterTheStart(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	n := newNode(t)
 	ids := map[string]string{}
 	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
@@ -171,6 +172,7 @@ func TestExecLongAfterTheStart(t *testing.T) {
 // spec: CTR-9
 func TestManyExecsAtOnce(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "shims are called the same way")
 	n := newNode(t)
 	id := n.run(n.plainSandbox("many"), script("c", "exec sleep 1000"))
 	var all sync.WaitGroup
@@ -236,6 +238,7 @@ func (refuses) Write([]byte) (int, error) { return 0, errors.New("no more") }
 // spec: CTR-9, CTR-8
 func TestAttachStream(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim has the streams")
 	n := newNode(t)
 	config := script("c", "while read line; do echo got $line; done; echo over >&2")
 	config.Stdin, config.StdinOnce = true, true
@@ -281,6 +284,7 @@ func TestAttachStream(t *testing.T) {
 // commands that are just being started; one that comes later is refused. spec: CTR-9
 func TestStreamsEndWithTheirPod(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim has the streams")
 	n := newNode(t)
 	const rounds, commands = 20, 5
 	for i := range rounds {
@@ -332,6 +336,7 @@ func TestStreamsEndWithTheirPod(t *testing.T) {
 // spec: CTR-9
 func TestAttachTerminal(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim has the streams")
 	n := newNode(t)
 	id := n.run(n.plainSandbox("attach"), onTerminal("c", "stty -echo; while read line; do echo $line; stty size; done"))
 	for i := range 2 {
@@ -365,6 +370,7 @@ func TestAttachTerminal(t *testing.T) {
 // The shim of an older version would give no input and no terminal: it is not asked.
 func TestStreamsOfAnOlderShim(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.plainSandbox("older")
 	id := n.run(sb, script("c", "exec sleep 1000"))
@@ -381,6 +387,7 @@ func TestStreamsOfAnOlderShim(t *testing.T) {
 // spec: CTR-9
 func TestForward(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the runtime dials")
 	onlyHost(t, "the pod has a network of its own")
 	n := newNode(t)
 	sb := n.plainSandbox("forward")
@@ -432,6 +439,7 @@ func (e *nearEnd) CloseWrite() error           { e.closed = true; return nil }
 
 // Streams leave no descriptor, here or in the shim.
 func TestStreamsLeakNothing(t *testing.T) {
+	sameForUsers(t, "the shim has the streams")
 	n := newNode(t)
 	sb := n.plainSandbox("leak")
 	config := script("c", "exec sleep 1000")

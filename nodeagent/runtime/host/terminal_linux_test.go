@@ -68,6 +68,7 @@ echo $TERM; stat -c %u $(tty); echo errors >&2; stty size; exec sleep 1000`)
 // spec: CTR-8
 func TestAllOfATerminal(t *testing.T) {
 	t.Parallel()
+	sameForUsers(t, "the shim has the streams")
 	n := newNode(t)
 	sb := n.plainSandbox("much")
 	const most = 20000
@@ -85,6 +86,7 @@ func TestAllOfATerminal(t *testing.T) {
 // A program that closes its terminal, and opens it again, is still heard.
 func TestTerminalOpenedAgain(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the shim has the streams")
 	n := newNode(t)
 	config := onTerminal("c", "t=$(tty); exec < /dev/null > /dev/null 2>&1; sleep 0.1; echo back > $t")
 	if got := n.output(n.run(n.plainSandbox("again"), config)); got != "back\r\n" {
@@ -111,6 +113,7 @@ func TestStopOnATerminal(t *testing.T) {
 // The shim of an older version would give no terminal, and all of a volume: such containers are refused.
 func TestShimOfVersion3(t *testing.T) {
 	t.Parallel()
+	sameEverywhere(t, "the records are the runtime's")
 	n := newNode(t)
 	sb := n.plainSandbox("older")
 	n.noteShim(n.sandboxOf(sb), &shimwire.HelloReply{Version: shimwire.Version4 - 1})
