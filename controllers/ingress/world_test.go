@@ -33,62 +33,18 @@ import (
 	"monoplane.dev/controllers/ingress"
 	"monoplane.dev/controllers/ingress/certs"
 	"monoplane.dev/controllers/test/controllertest"
+	"monoplane.dev/controllers/test/pipes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// pipes is a listener within the process, so that connections live in virtual time.
-type pipes struct {
-	address string
-	coming  chan net.Conn
-	done    chan struct{}
-}
-
-func newPipes(address string) *pipes {
-	return &pipes{address: address, coming: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.coming:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.done:
-	default:
-		close(p.done)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.address))
-}
-
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case p.coming <- far:
-		return near, nil
-	case <-p.done:
-		return nil, syscall.ECONNREFUSED
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // world is the controller on a server, in virtual time, with endpoints that say their address.
 type world struct {
 	*testing.T
 	server      *apitest.Server
 	c           *client.Client
-	http, https *pipes
-	endpoints   map[netip.AddrPort]*pipes
+	http, https *pipes.Listener
+	endpoints   map[netip.AddrPort]*pipes.Listener
 	servers     []*http.Server
 	stop        func()
 }
@@ -96,7 +52,7 @@ type world struct {
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: apitest.Start(t), endpoints: map[netip.AddrPort]*pipes{}}
+		w := &world{T: t, server: apitest.Start(t), endpoints: map[netip.AddrPort]*pipes.Listener{}}
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns", "other")
 		w.start(false)
@@ -107,14 +63,14 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) start(several bool) {
 	w.Helper()
-	w.http, w.https = newPipes("192.0.2.1:80"), newPipes("192.0.2.1:443")
+	w.http, w.https = pipes.Listen("192.0.2.1:80"), pipes.Listen("192.0.2.1:443")
 	shared := controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
 	c, err := ingress.New(ingress.Config{
 		Client: w.server.Controller("ingress"), Shared: shared, SeveralServers: several,
 		Entry: controller.Ingress{HTTP: w.http, HTTPS: w.https, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 			Dial: func(ctx context.Context, _ string, at netip.AddrPort) (net.Conn, error) {
 				if p := w.endpoints[at]; p != nil {
-					return p.dial(ctx)
+					return p.Dial(ctx)
 				}
 				return nil, syscall.ECONNREFUSED
 			}},
@@ -186,7 +142,7 @@ func (w *world) service(namespace, name string, addresses ...string) {
 
 func (w *world) listen(address, name string) {
 	at := netip.AddrPortFrom(netip.MustParseAddr(address), 8080)
-	p := newPipes(at.String())
+	p := pipes.Listen(at.String())
 	w.endpoints[at] = p
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
 		func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s at %s", name, address) })}
@@ -223,11 +179,11 @@ func (w *world) ingress(namespace, name string, spec *networkingv1.IngressSpec) 
 func (w *world) get(url string) (string, *x509.Certificate) {
 	w.Helper()
 	transport := &http.Transport{
-		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.http.dial(ctx) },
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.http.Dial(ctx) },
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
 	transport.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		conn, err := w.https.dial(ctx)
+		conn, err := w.https.Dial(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -16,12 +16,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"monoplane.dev/controllers/ingress/certs"
 	"monoplane.dev/controllers/ingress/front"
+	"monoplane.dev/controllers/test/pipes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,12 +40,17 @@ func endpoint(t *testing.T, h http.HandlerFunc) netip.AddrPort {
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }
 
-// closed returns an address where nobody listens.
+// closed returns an address where nobody listens, and nobody else can until the test ends: it is that of a client.
 func closed(t *testing.T) netip.AddrPort {
 	t.Helper()
 	l := listen(t)
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return netip.MustParseAddrPort(c.LocalAddr().String())
 }
 
 func listen(t *testing.T) net.Listener {
@@ -59,10 +66,43 @@ func listen(t *testing.T) net.Listener {
 type running struct {
 	plain, secure string
 	client        *http.Client
+	dial          func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // run runs a server that leads everything to one backend, with settings that a test may change.
 func run(t *testing.T, b *front.Backend, change func(*front.Config)) running {
+	t.Helper()
+	plain, secure := listen(t), listen(t)
+	return runOn(t, b, plain, secure, running{plain.Addr().String(), secure.Addr().String(), nil,
+		new(net.Dialer).DialContext}, change)
+}
+
+// inBubble runs a server that leads everything to h, in virtual time, which connections within the process live in.
+func inBubble(t *testing.T, h http.HandlerFunc, f func(t *testing.T, b *front.Backend, r running)) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := pipes.Listen("192.0.2.1:80")
+		plain, secure := pipes.Listen("192.0.2.2:80"), pipes.Listen("192.0.2.2:443")
+		s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+		go func() { _ = s.Serve(behind) }()
+		t.Cleanup(func() { s.Close() })
+		b := leading(netip.MustParseAddrPort(behind.Addr().String()))
+		to := running{plain: plain.Addr().String(), secure: secure.Addr().String()}
+		to.dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+			if address == to.secure {
+				return secure.Dial(ctx)
+			}
+			return plain.Dial(ctx)
+		}
+		f(t, b, runOn(t, b, plain, secure, to, func(c *front.Config) {
+			c.Dial = func(ctx context.Context, _ string, _ netip.AddrPort) (net.Conn, error) {
+				return behind.Dial(ctx)
+			}
+		}))
+	})
+}
+
+// runOn runs a server on listeners, and adds a client to what is known of them.
+func runOn(t *testing.T, b *front.Backend, plain, secure net.Listener, to running, change func(*front.Config)) running {
 	t.Helper()
 	cert, err := certs.SelfSigned()
 	if err != nil {
@@ -80,11 +120,9 @@ func run(t *testing.T, b *front.Backend, change func(*front.Config)) running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, secure := listen(t), listen(t)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true,
-	}
-	r := running{plain.Addr().String(), secure.Addr().String(), &http.Client{Transport: transport}}
+	transport := &http.Transport{DialContext: to.dial, ForceAttemptHTTP2: true, DisableCompression: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	to.client = &http.Client{Transport: transport}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Serve(ctx, plain, secure) }()
@@ -95,7 +133,7 @@ func run(t *testing.T, b *front.Backend, change func(*front.Config)) running {
 		}
 		transport.CloseIdleConnections()
 	})
-	return r
+	return to
 }
 
 func leading(all ...netip.AddrPort) *front.Backend {
@@ -264,25 +302,21 @@ func TestHTTP2ToEndpoints(t *testing.T) {
 	}
 }
 
-// upgrade opens a connection that was upgraded, as WebSockets are.
-func (r running) upgrade(t *testing.T) (net.Conn, *bufio.Reader) {
+// connect opens a connection for what http.Client does not do.
+func (r running) connect(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.plain)
+	conn, err := r.dial(t.Context(), "tcp", r.plain)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprint(conn, "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	reader := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(reader, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%v, %v", answer, err)
-	}
-	return conn, reader
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
-// chat upgrades connections and sends back what comes.
-func chat(t *testing.T) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// An upgraded connection goes both ways, rests for longer than a body may stand still, and outlives its endpoint's
+// removal; it ends with the server.
+func TestUpgrade(t *testing.T) {
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "websocket" {
 			t.Errorf("the endpoint got %v", r.Header)
 		}
@@ -296,72 +330,65 @@ func chat(t *testing.T) http.HandlerFunc {
 		}
 		defer conn.Close()
 		_, _ = io.Copy(conn, rw)
-	}
-}
-
-// An upgraded connection goes both ways, rests for longer than a body may stand still, and outlives its endpoint's
-// removal; it ends with the server.
-func TestUpgrade(t *testing.T) {
-	b := leading(endpoint(t, chat(t)))
-	r := run(t, b, func(c *front.Config) { c.Stall = 20 * time.Millisecond })
-	conn, reader := r.upgrade(t)
-	defer conn.Close()
-	b.Set(nil, false)
-	for _, line := range []string{"one\n", "two\n"} {
-		fmt.Fprint(conn, line)
-		if got, err := reader.ReadString('\n'); got != line {
-			t.Fatalf("%q, %v", got, err)
+	}, func(t *testing.T, b *front.Backend, r running) {
+		conn := r.connect(t)
+		fmt.Fprint(conn, "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		reader := bufio.NewReader(conn)
+		answer, err := http.ReadResponse(reader, nil)
+		if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%v, %v", answer, err)
 		}
-		time.Sleep(50 * time.Millisecond) // longer than Stall
-	}
+		b.Set(nil, false)
+		for _, line := range []string{"one\n", "two\n"} {
+			fmt.Fprint(conn, line)
+			if got, err := reader.ReadString('\n'); got != line {
+				t.Fatalf("%q, %v", got, err)
+			}
+			time.Sleep(10 * time.Minute) // virtual, and longer than a body may stand still
+		}
+	})
 }
 
 // A body may rest for as long as it likes while the endpoint is silent, and a client that does not send what it has
-// promised, or does not read what it has asked for, is given up.
+// promised is given up.
 func TestSlowClients(t *testing.T) {
-	written := make(chan error, 1)
-	at := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/events":
-			for range 3 {
-				fmt.Fprintln(w, "event")
-				_ = http.NewResponseController(w).Flush()
-				time.Sleep(100 * time.Millisecond)
-			}
-		case "/much":
-			var err error
-			for err == nil {
-				_, err = w.Write(make([]byte, 1<<20))
-			}
-			written <- err
-		default:
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
 			_, _ = io.Copy(io.Discard, r.Body)
+			return
+		}
+		for range 3 {
+			fmt.Fprintln(w, "event")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(10 * time.Minute) // virtual
+		}
+	}, func(t *testing.T, _ *front.Backend, r running) {
+		for _, url := range []string{"http://" + r.plain, "https://" + r.secure} {
+			if code, text := r.get(t, url, "a"); code != 200 || strings.Count(text, "event") != 3 {
+				t.Errorf("%s: %d %q", url, code, text)
+			}
+		}
+		conn := r.connect(t)
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != 408 {
+			t.Errorf("%v, %v", answer, err)
 		}
 	})
-	r := run(t, leading(at), func(c *front.Config) { c.Stall = 30 * time.Millisecond })
-	for _, url := range []string{"http://" + r.plain, "https://" + r.secure} {
-		if code, text := r.get(t, url+"/events", "a"); code != 200 || strings.Count(text, "event") != 3 {
-			t.Errorf("%s: %d %q", url, code, text)
+}
+
+// A client that does not read what it has asked for is given up.
+func TestDeafClient(t *testing.T) {
+	written := make(chan error, 1)
+	at := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for err == nil {
+			_, err = w.Write(make([]byte, 1<<20))
 		}
-	}
-	conn, err := net.Dial("tcp", r.plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
-	if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != 408 {
-		t.Errorf("%v, %v", answer, err)
-	}
-	deaf, err := net.Dial("tcp", r.plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer deaf.Close()
-	fmt.Fprint(deaf, "GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-	if err := <-written; err == nil {
-		t.Error("the endpoint wrote all")
-	}
+		written <- err
+	})
+	r := run(t, leading(at), func(c *front.Config) { c.Stall = 30 * time.Millisecond })
+	fmt.Fprint(r.connect(t), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-written
 }
 
 // Requests beyond the bound are turned away at once, and connections beyond theirs wait.
