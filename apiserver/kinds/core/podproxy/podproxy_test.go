@@ -181,13 +181,20 @@ func TestRefusals(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
-	closed := pod.Listener.Addr().String()
+	defer pod.Close()
+	// Nobody listens at a client's port, nor can while it is there.
+	client, err := net.Dial("tcp", pod.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	closed := client.LocalAddr().String()
 	big := &corev1.ProxyInput{Method: "POST", Data: make([]byte, 1<<20)}
-	got, err := exchange(t, &agents{address: closed}, target, "", big, big, big, &corev1.ProxyInput{End: true})
+	got, err := exchange(t, &agents{address: pod.Listener.Addr().String()}, target, "", big, big, big,
+		&corev1.ProxyInput{End: true})
 	if err != nil || got.code != http.StatusForbidden || got.body != "no\n" {
 		t.Errorf("%v, %d, %q", err, got.code, got.body)
 	}
-	pod.Close()
 	for _, c := range []struct {
 		to     Target
 		path   string
