@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -121,6 +122,8 @@ func run(ctx context.Context, maps userids.Maps, what task, in io.Reader) (answe
 	if err != nil {
 		return answer{}, err
 	}
+	runtime.LockOSThread() // The death signal comes with the end of the thread, which others may bring about.
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return answer{}, fmt.Errorf("%w: no user namespace can be made: %w", ErrIDs, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -66,6 +67,8 @@ func check(dir string, args ...string) error {
 	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
+	runtime.LockOSThread() // The death signal comes with the end of the thread, which others may bring about.
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		words := strings.TrimSpace(said.String())
 		if words != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -22,6 +23,8 @@ func Remove(ctx context.Context, program *os.File, maps userids.Maps, dir string
 	maps.Prepare(cmd.SysProcAttr)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
+	runtime.LockOSThread() // The death signal comes with the end of the thread, which others may bring about.
+	defer runtime.UnlockOSThread()
 	begin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
