@@ -22,6 +22,7 @@ func TestSetUpTakesLong(t *testing.T) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(path, helper.Socket)})
 	check(t, err)
 	defer l.Close()
+	loads, loaded := make(chan bool), make(chan bool)
 	go func() {
 		for {
 			conn, err := l.AcceptUnix()
@@ -30,10 +31,16 @@ func TestSetUpTakesLong(t *testing.T) {
 			}
 			go func() {
 				defer conn.Close()
-				if _, err := wire.Receive(conn, &wire.Request{}); err != nil {
+				var asked wire.Request
+				if _, err := wire.Receive(conn, &asked); err != nil {
 					return
 				}
-				time.Sleep(patience + patience/2) // It loads.
+				if asked.Setup == nil {
+					_, _ = conn.Read(make([]byte, 1)) // Until whoever asks has given up.
+					return
+				}
+				loads <- true
+				<-loaded
 				_ = wire.Send(conn, &wire.Reply{})
 			}()
 		}
@@ -41,11 +48,19 @@ func TestSetUpTakesLong(t *testing.T) {
 	dir, err := os.Open(path)
 	check(t, err)
 	defer dir.Close()
-	if err := nodens.Call(t.Context(), dir, patience, &wire.Request{Setup: &wire.Setup{}}); err != nil {
-		t.Error(err)
+	setUp := make(chan error)
+	go func() { setUp <- nodens.Call(t.Context(), dir, patience, &wire.Request{Setup: &wire.Setup{}}) }()
+	select {
+	case <-loads:
+	case err := <-setUp:
+		t.Fatal(err)
 	}
 	err = nodens.Call(t.Context(), dir, patience, &wire.Request{Attached: &wire.Attached{}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a usual answer that takes long: %v", err)
+	}
+	close(loaded)
+	if err := <-setUp; err != nil {
+		t.Error(err)
 	}
 }

@@ -72,7 +72,7 @@ func onMachine(t *testing.T, rootless bool, more ...func(*testing.T)) bool {
 		binary = copied(t, binary)
 	}
 	cmd := exec.Command(binary, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1",
-		"-test.v="+fmt.Sprint(testing.Verbose()), "-test.timeout=3m")
+		"-test.v="+fmt.Sprint(testing.Verbose()), "-test.timeout=10m")
 	dir := t.TempDir()
 	cmd.Env = append(os.Environ(), "NODENS_TEST=furnish", "NODENS_DIR="+dir, "GORACE=atexit_sleep_ms=0")
 	var out bytes.Buffer
