@@ -30,13 +30,18 @@ func TestClustersLeaveNothingBehind(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	run()
-	before := run() // what is made once has been made
-	var after int64
-	for range rounds {
-		after = run()
+	after := run() // what is made once has been made
+	// What a cluster leaves is there each time; what a busy machine has not put away yet when it is measured is not.
+	for try := range 3 {
+		before := after
+		for range rounds {
+			after = run()
+		}
+		left := (after - before) / rounds
+		t.Logf("try %d: each of %d clusters leaves %d bytes behind", try, rounds, left)
+		if left <= perCluster {
+			return
+		}
 	}
-	t.Logf("%d bytes more after %d clusters", after-before, rounds)
-	if after-before > rounds*perCluster {
-		t.Errorf("each cluster leaves %d bytes behind", (after-before)/rounds)
-	}
+	t.Errorf("clusters leave more than %d bytes behind each time", perCluster)
 }
