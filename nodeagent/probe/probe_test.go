@@ -30,8 +30,8 @@ func number(port int) *metav1.IntOrString { return &metav1.IntOrString{IntVal: i
 
 func name(port string) *metav1.IntOrString { return &metav1.IntOrString{Type: 1, StrVal: port} }
 
-// The time that probes have, in seconds: nothing is decided by patience, and brief is for those that end by their time,
-// before which a busy machine must have done the rest of what they are about.
+// The time that probes have, in seconds. Nothing is decided by patience. Brief is for those that end by their time, in
+// which a busy machine must have begun them.
 const patience, brief = 60, 2
 
 // within gives a probe another time.

@@ -18,8 +18,8 @@ import (
 	"monoplane.dev/nodeagent/subids"
 )
 
-// A process that does a task lives on when threads of this program end: the kernel takes the end of the thread that has
-// started a process for the end of who has started it.
+// A process that does a task lives on when threads of this program end. The kernel takes the end of the thread that
+// started it for the end of the program.
 func TestThreadsEnd(t *testing.T) {
 	dir := t.TempDir()
 	archive, to := io.Pipe()

@@ -102,7 +102,9 @@ func inBubble(t *testing.T, h http.HandlerFunc, f func(t *testing.T, b *front.Ba
 }
 
 // runOn runs a server on listeners, and adds a client to what is known of them.
-func runOn(t *testing.T, b *front.Backend, plain, secure net.Listener, to running, change func(*front.Config)) running {
+func runOn(
+	t *testing.T, b *front.Backend, plain, secure net.Listener, to running, change func(*front.Config),
+) running {
 	t.Helper()
 	cert, err := certs.SelfSigned()
 	if err != nil {
