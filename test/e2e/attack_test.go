@@ -269,7 +269,7 @@ func withDescriptors(t *testing.T, n int) *cluster {
 	dir := shortDir(t)
 	limited := filepath.Join(t.TempDir(), "monoplane")
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", n, binary(t, "monoplane"))
-	if err := os.WriteFile(limited, []byte(script), 0o700); err != nil {
+	if err := writeProgram(limited, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := start(limited, dir)

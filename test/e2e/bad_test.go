@@ -196,7 +196,7 @@ func (b *bad) Now(ctx context.Context, what string) error {
 	switch what {
 	case "the program is there":
 		aside := b.at("aside")
-		err := os.WriteFile(aside, b.program, 0o700) //nolint:gosec // it is run
+		err := writeProgram(aside, b.program)
 		return errors.Join(err, os.Chown(aside, b.uid, -1), os.Rename(aside, b.at("late")))
 	case "the directory is there":
 		return errors.Join(os.Mkdir(b.at("late"), 0o700), os.Chown(b.at("late"), b.uid, -1))

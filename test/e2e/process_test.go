@@ -108,6 +108,14 @@ func holders(dir string) []int {
 	return pids
 }
 
+// writeProgram writes a program that anybody may run. No process that another test begins at that moment gets hold of
+// the open file: the kernel refuses to run one that somebody may still write to.
+func writeProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o755) //nolint:gosec // it is run
+}
+
 // box is a directory through which a test and the script of a pod talk.
 type box struct{ dir string }
 

@@ -12,7 +12,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -53,7 +52,7 @@ func newBoxedBad(t *testing.T, c *cluster, namespace string, images http.Handler
 		t.Fatal(err)
 	}
 	b.places.Seen, b.places.Registry, b.places.Private = actDir, b.registry.address(), guarded.address()
-	if err := os.WriteFile(b.at("act"), b.program, 0o755); err != nil { //nolint:gosec // it is run
+	if err := writeProgram(b.at("act"), b.program); err != nil {
 		t.Fatal(err)
 	}
 	return b

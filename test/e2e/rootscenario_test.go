@@ -40,7 +40,7 @@ func newBoxedPrograms(t *testing.T) boxedPrograms {
 	for _, name := range []string{"act", "act-health"} {
 		text, err := os.ReadFile(binary(t, name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(b.dir, name), text, 0o755) //nolint:gosec // it is run
+			err = writeProgram(filepath.Join(b.dir, name), text)
 		}
 		if err != nil {
 			t.Fatal(err)
