@@ -130,7 +130,7 @@ ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
 	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) $$(tools/raced)
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(SLOWEST) $$(tools/raced not)
-	cd test && go test -vet=off -timeout 45m ./...
+	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./... # the longest first, as above
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root
