@@ -298,8 +298,10 @@ func TestRefusedPods(t *testing.T) {
 func TestRevisions(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		w.create(func(s *appsv1.DaemonSetSpec) { s.RevisionHistoryLimit = new(int32); *s.RevisionHistoryLimit = 2 })
-		for i := 2; i <= 5; i++ {
-			w.image(fmt.Sprint("image:", i))
+		for i := 1; i <= 5; i++ {
+			if i > 1 { // What is changed before the controller has seen it has no revision.
+				w.image(fmt.Sprint("image:", i))
+			}
 			time.Sleep(time.Minute)
 			w.wantsPods(fmt.Sprintf("n1:%d n2:%d n3:%d", i, i, i))
 		}
