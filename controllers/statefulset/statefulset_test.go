@@ -460,8 +460,10 @@ func TestSuccessorOfASet(t *testing.T) {
 func TestHistoryIsLimited(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
 		w.create(1, func(s *appsv1.StatefulSetSpec) { s.RevisionHistoryLimit = proto.Int32(2) })
-		for i := 2; i <= 6; i++ {
-			w.image(fmt.Sprint("image:", i))
+		for i := 1; i <= 6; i++ {
+			if i > 1 { // What is changed before the controller has seen it has no revision.
+				w.image(fmt.Sprint("image:", i))
+			}
 			time.Sleep(time.Minute)
 		}
 		l, err := w.c.ControllerRevisions.List(w.Context(), &metav1.ListRequest{Namespace: "ns"})

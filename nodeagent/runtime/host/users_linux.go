@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -127,6 +128,9 @@ func tryUsers(dir string) error {
 		Env: []string{"GOMAXPROCS=1", raceOptions + "=atexit_sleep_ms=0"}, Stdin: wait,
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWUSER,
 			UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}}
+	// The process is to die with its parent, and that is the thread which starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		end.Close()
 		return fmt.Errorf("no user namespace can be made: %w (the kernel bounds them by user.max_user_namespaces)", err)

@@ -32,8 +32,8 @@ const (
 
 // Restore makes a data directory from a snapshot. dir must be missing or empty. A snapshot that is incomplete, or
 // damaged as verify says of its values, is refused and leaves dir empty. One that was interrupted can be begun again;
-// Start refuses its directory. The new server continues with revisions far above those of the snapshot, because clients
-// may have seen some that came after it, and without its history, so that every watcher starts anew.
+// Start refuses its directory. The new server continues with revisions far above those of the snapshot, because
+// clients may have seen some that came after it, and without its history, so that every watcher starts anew.
 //
 // The snapshot's keys and leases move into the database of a freshly made server, so that nothing depends on
 // the identity of the cluster in which the snapshot was taken.
