@@ -28,8 +28,8 @@ func words(sudo string) string {
 const question = "build: install them now? [Y/n] "
 
 // A machine on which the program that makes containers cannot be built says so, and how that is mended, before
-// anything is built, which then is, without that program. It installs what is missing where it may, and asks nobody who is not
-// there.
+// anything is built, which then is, without that program. It installs what is missing where it may, and asks nobody
+// who is not there.
 func TestHelperSaysWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		name              string

@@ -14,8 +14,8 @@
 //	ocihelper remove DIRECTORY          removes what users of containers have left there
 //
 // Each lives for milliseconds, or as long as CRIU takes for a checkpoint, and waits for nothing but that, the kernel
-// and its shim: the new process becomes the shim's child when the helper ends, so that nothing of libcontainer stays in
-// memory beside a pod.
+// and its shim: the new process becomes the shim's child when the helper ends, so that nothing of libcontainer stays
+// in memory beside a pod.
 //
 // Descriptors: 0 to 2 are those of the new process. 3 is a socket to the shim, which gets "+PID\n" once the process
 // is made, "+0\n" once the checkpoint is, or "-" and an error in words; the helper ends when the shim closes its end,

@@ -124,7 +124,7 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 	}
 	sb.shim, _ = loadShim(sb.dir)
 	var joined bool
-	sb.ips, joined = loadAddresses(sb.dir)
+	sb.ips, joined, sb.addressesBack = loadAddresses(sb.dir)
 	// Whoever made it was killed before it was connected: without an address of its own it would pass for one that
 	// shares the machine's.
 	sb.ending = !joined && rec.isolated && r.ownNetwork(rec.config)

@@ -157,7 +157,8 @@ func (n *node) remove(ctx context.Context, id string) error {
 	}
 }
 
-// zombies lists dead children of this process that nobody has reaped. Those of other tests are among them for a moment.
+// zombies lists dead children of this process that nobody has reaped. Those of other tests are among them for a
+// moment.
 func zombies() []int {
 	var out []int
 	kids, _ := sys.Children(os.Getpid())
@@ -209,8 +210,9 @@ func onlyHost(t *testing.T, why string) {
 	}
 }
 
-// onceVariable is set where the suite has run on image "host" before, and runs again on images, or as a user who is not
-// root, as in CI: tests that would go through the same code once more are left out then. make host-all has them all.
+// onceVariable is set where the suite has run on image "host" before, and runs again on images, or as a user who is
+// not root, as in CI: tests that would go through the same code once more are left out then. make host-all has them
+// all.
 const onceVariable = "MONOPLANE_TEST_ONCE"
 
 // sameOnImages, sameForUsers and sameEverywhere leave a test out that says the same there; why is what makes it so.

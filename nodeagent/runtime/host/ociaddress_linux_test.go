@@ -110,6 +110,13 @@ func TestRootImageStopGivesAddressBack(t *testing.T) {
 	if ip := n.address(other); ip == "" || !net.has(other) {
 		t.Errorf("the other sandbox has the address %q", ip)
 	}
+	// A start that does not see for long that nothing runs in the sandbox learns it from there.
+	if _, _, back := loadAddresses(n.sandboxOf(sb).dir); !back {
+		t.Error("that the stopped sandbox has given its address back is not written down")
+	}
+	if _, _, back := loadAddresses(n.sandboxOf(other).dir); back {
+		t.Error("the other sandbox is said to have given its address back")
+	}
 	n.reopen()
 	if _, err := n.UpdateRuntimeConfig(t.Context(), &runtimeapi.UpdateRuntimeConfigRequest{RuntimeConfig: &runtimeapi.
 		RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: "10.0.0.0/24"}}}); err != nil {

@@ -131,7 +131,7 @@ func (r *Runtime) UpdateRuntimeConfig(
 	var of []*sandbox
 	r.mu.RLock()
 	for _, sb := range r.sandboxes {
-		if sb.shim.PID != 0 && !sb.isGone() && r.ownNetwork(sb.rec.config) {
+		if sb.shim.PID != 0 && !sb.isGone() && !sb.addressesBack && r.ownNetwork(sb.rec.config) {
 			existing, of = append(existing, sb.networked()), append(of, sb)
 		}
 	}
@@ -180,18 +180,39 @@ func (r *Runtime) endLost() {
 	}
 }
 
-// loadAddresses reads the addresses of a sandbox, and whether it was connected to the network at all.
-func loadAddresses(dir string) (out []string, joined bool) {
+// loadAddresses reads the addresses of a sandbox, whether it was connected to the network at all, and whether it has
+// given them back since.
+func loadAddresses(dir string) (out []string, joined, back bool) {
 	record, err := shimwire.Last(filepath.Join(dir, addressesName))
 	if err != nil || record == nil {
-		return nil, false
+		return nil, false, false
 	}
 	_ = shimwire.Decode(record, func(f shimwire.Field) {
-		if f.Tag == 1 {
+		switch f.Tag {
+		case 1:
 			out = append(out, f.Text())
+		case 2:
+			back = true
 		}
 	})
-	return out, true
+	return out, true, back
+}
+
+// noteAddressesBack writes down that a sandbox in which nothing runs any more gives its addresses back. The next start
+// of the runtime may take a while to see that nothing runs there, and others may have the addresses by then.
+func (r *Runtime) noteAddressesBack(sb *sandbox) {
+	r.mu.Lock()
+	known := sb.addressesBack
+	sb.addressesBack = true
+	r.mu.Unlock()
+	if known {
+		return
+	}
+	var e shimwire.Encoder
+	e.Bool(2, true)
+	if err := shimwire.Append(filepath.Join(sb.dir, addressesName), e.Bytes(), false); err != nil {
+		r.log.Warn("that a stopped sandbox has no addresses any more could not be written down", "sandbox", sb.id, "error", err)
+	}
 }
 
 // leaveDamaged is leave for a sandbox whose containers are known by the names of their directories only.
@@ -219,6 +240,7 @@ func (r *Runtime) disconnect(ctx context.Context, sb *sandbox) {
 	if !r.ownNetwork(sb.rec.config) || sb.rec.damaged { // discard disconnects it.
 		return
 	}
+	r.noteAddressesBack(sb)
 	ctx, cancel := context.WithTimeout(ctx, r.bounds.margin/4)
 	defer cancel()
 	if err := r.oci.Network.Detach(ctx, sb.id); err != nil {

@@ -34,20 +34,21 @@ type sandbox struct {
 	cpu      meter
 
 	// Guarded by Runtime.mu.
-	containers map[string]*container
-	ending     bool
-	orderly    bool          // The shim has said that nothing is left.
-	condemned  bool          // The shim did not end it in time: it is ended without it.
-	trouble    string        // What could not be killed so far.
-	version    int64         // The dialect of its shim; 0 as long as it is not known.
-	noView     string        // Why its containers can have no view, if it is known that they cannot.
-	atOnce     chan struct{} // Closed when nobody's grace counts any more.
-	init       int           // The process 1 that its containers share; 0 for none.
-	users      int           // The shim's descriptor of its user namespace; 0 for none.
-	ips        []string      // Its addresses, if it has a network of its own.
-	conn       *shimConn     // The latest connection; nil while there is none.
-	changed    chan struct{} // Closed and replaced when conn changes.
-	gone       chan struct{} // Closed when the sandbox is gone.
+	containers    map[string]*container
+	ending        bool
+	orderly       bool          // The shim has said that nothing is left.
+	condemned     bool          // The shim did not end it in time: it is ended without it.
+	trouble       string        // What could not be killed so far.
+	version       int64         // The dialect of its shim; 0 as long as it is not known.
+	noView        string        // Why its containers can have no view, if it is known that they cannot.
+	atOnce        chan struct{} // Closed when nobody's grace counts any more.
+	init          int           // The process 1 that its containers share; 0 for none.
+	users         int           // The shim's descriptor of its user namespace; 0 for none.
+	ips           []string      // Its addresses, if it has a network of its own.
+	addressesBack bool          // It has given them back, as nothing runs in it any more.
+	conn          *shimConn     // The latest connection; nil while there is none.
+	changed       chan struct{} // Closed and replaced when conn changes.
+	gone          chan struct{} // Closed when the sandbox is gone.
 	// resources are those of all its containers together, nil for none that are known.
 	resources *runtimeapi.LinuxContainerResources
 }

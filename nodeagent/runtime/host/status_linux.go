@@ -26,7 +26,7 @@ func (sb *sandbox) stateLocked() runtimeapi.PodSandboxState {
 // ipsLocked are the addresses that are the sandbox's: one in which nothing runs any more has none, as they are given
 // to others.
 func (sb *sandbox) ipsLocked() []string {
-	if sb.isGone() {
+	if sb.isGone() || sb.addressesBack {
 		return nil
 	}
 	return sb.ips
