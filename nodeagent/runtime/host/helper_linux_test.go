@@ -438,7 +438,7 @@ func chooseTests() {
 			panic(err)
 		}
 	}
-	set("test.parallel", "8") // They wait more than they calculate.
+	set("test.parallel", "4") // They wait more than they calculate, and a start that takes long is given up.
 	flag.Parse()
 	if flag.Lookup("test.run").Value.String() != "" {
 		return

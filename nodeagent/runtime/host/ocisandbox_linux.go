@@ -211,7 +211,8 @@ func (r *Runtime) noteAddressesBack(sb *sandbox) {
 	var e shimwire.Encoder
 	e.Bool(2, true)
 	if err := shimwire.Append(filepath.Join(sb.dir, addressesName), e.Bytes(), false); err != nil {
-		r.log.Warn("that a stopped sandbox has no addresses any more could not be written down", "sandbox", sb.id, "error", err)
+		r.log.Warn("that a stopped sandbox has no addresses any more could not be written down",
+			"sandbox", sb.id, "error", err)
 	}
 }
 

@@ -265,7 +265,7 @@ func TestExecSync(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	pidFile := filepath.Join(n.dir, "exec-pid")
-	if _, err = exec(1, "sh", "-c", "echo $$ > "+pidFile+"; sleep 1000"); status.Code(err) != codes.DeadlineExceeded {
+	if _, err = exec(5, "sh", "-c", "echo $$ > "+pidFile+"; sleep 1000"); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v", err)
 	}
 	if alive(readPID(t, pidFile)) {
