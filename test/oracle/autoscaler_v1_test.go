@@ -14,8 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/autoscaling"
 
 	oa1 "monoplane.dev/api/autoscaling/v1"
 	oa2 "monoplane.dev/api/autoscaling/v2"
@@ -81,16 +79,6 @@ func autoscalerWithStatus(r *rand.Rand) *autoscaling2.HorizontalPodAutoscaler {
 	return k
 }
 
-// theirV1 is what Kubernetes answers a client of autoscaling/v1.
-func theirV1(t *testing.T, k *autoscaling2.HorizontalPodAutoscaler) *autoscaling1.HorizontalPodAutoscaler {
-	t.Helper()
-	out := &autoscaling1.HorizontalPodAutoscaler{}
-	if err := legacyscheme.Scheme.Convert(internal(t, k, &autoscaling.HorizontalPodAutoscaler{}), out, nil); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // Autoscalers are shown in autoscaling/v1 as Kubernetes shows them, and what is written there means the same.
 // spec: WORK-1, OBJ-9
 func TestAutoscalersOfBothVersionsAreTheSame(t *testing.T) {
@@ -101,7 +89,7 @@ func TestAutoscalersOfBothVersionsAreTheSame(t *testing.T) {
 		o := converted(t, k, &oa2.HorizontalPodAutoscaler{})
 		ourautoscaling.DefaultHorizontalPodAutoscaler(o)
 		before := proto.Clone(o)
-		theirs := theirV1(t, k)
+		theirs := ask[*autoscaling1.HorizontalPodAutoscaler](t, "horizontalpodautoscalers-shown-v1", k)
 		want, got := converted(t, theirs, &oa1.HorizontalPodAutoscaler{}), ourautoscaling.ToV1(o)
 		if !proto.Equal(o, before) {
 			t.Fatalf("the stored object was changed: %v, before %v", o, before)
@@ -115,11 +103,7 @@ func TestAutoscalersOfBothVersionsAreTheSame(t *testing.T) {
 		if r.IntN(3) == 0 {
 			damage(r, theirs)
 		}
-		back := &autoscaling2.HorizontalPodAutoscaler{}
-		in := internal(t, theirs, &autoscaling.HorizontalPodAutoscaler{})
-		if err := legacyscheme.Scheme.Convert(in, back, nil); err != nil {
-			t.Fatal(err)
-		}
+		back := ask[*autoscaling2.HorizontalPodAutoscaler](t, "horizontalpodautoscalers-stored-v1", theirs)
 		sent := converted(t, theirs, &oa1.HorizontalPodAutoscaler{})
 		asked := proto.Clone(sent)
 		stored := ourautoscaling.FromV1(sent)

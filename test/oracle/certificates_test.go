@@ -1,40 +1,38 @@
 package oracle
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	k8score "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/apis/certificates"
-	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
-	certificatesvalidation "k8s.io/kubernetes/pkg/apis/certificates/validation"
 
 	oc "monoplane.dev/api/certificates/v1"
 	ourcertificates "monoplane.dev/apiserver/kinds/certificates"
 )
 
+// requestOfEve asks for a certificate of user eve.
+const requestOfEve = `-----BEGIN CERTIFICATE REQUEST-----
+MIHIMHACAQAwDjEMMAoGA1UEAxMDZXZlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD
+QgAERo5sJdYG0D4YxYJYO4eCeT2u3n0htkhxldrUT21WxsypsW21pzE/4iKj28Fn
+sMqj3tHXeih4xlCGJPR8cl3XjKAAMAoGCCqGSM49BAMCA0gAMEUCIQDv0+soS4Zj
+snftd8z7GxiESIXlIroMJPrjFLwmIjjBBwIgEAKkUQHb8H/xb5DWyf00NMJ5PwL4
+Q+StL1fClVygzz4=
+-----END CERTIFICATE REQUEST-----
+`
+
+// requestVerdict has what is wrong with an approval, too.
+type requestVerdict struct {
+	verdict
+	Approved faults
+}
+
 func TestCertificateSigningRequestsAreJudgedAlike(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "eve"}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	csr := func() *certificatesv1.CertificateSigningRequest {
 		return &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+				Request:    []byte(requestOfEve),
 				SignerName: "kubernetes.io/kube-apiserver-client", ExpirationSeconds: ptr(int32(600)),
 				Usages: []certificatesv1.KeyUsage{"client auth", "digital signature"},
 			},
@@ -54,18 +52,17 @@ func TestCertificateSigningRequestsAreJudgedAlike(t *testing.T) {
 				"", "a", "a/b", "a.b/c/d", "a.b/C", "a_.b/c", "a.b/c.d", "kubernetes.io/legacy-unknown",
 			})
 		}
-		now := internal(t, k, &certificates.CertificateSigningRequest{})
-		was := internal(t, old, &certificates.CertificateSigningRequest{})
+		theirs := ask[requestVerdict](t, "certificate-signing-requests", k, old)
 		o, before := mustOurs(t, k, &oc.CertificateSigningRequest{}), mustOurs(t, old, &oc.CertificateSigningRequest{})
 		ourcertificates.DefaultCertificateSigningRequest(o)
 		ourcertificates.DefaultCertificateSigningRequest(before)
-		created := compare(theirFaults(certificatesvalidation.ValidateCertificateSigningRequestCreate(now)),
+		created := compare(theirs.Created,
 			ourFaults(ourcertificates.ValidateCertificateSigningRequest(o)))
-		updated := compare(theirFaults(certificatesvalidation.ValidateCertificateSigningRequestUpdate(now, was)),
+		updated := compare(theirs.Updated,
 			ourFaults(ourcertificates.ValidateCertificateSigningRequestUpdate(o, before)))
-		approved := compare(theirFaults(certificatesvalidation.ValidateCertificateSigningRequestApprovalUpdate(now, was)),
+		approved := compare(theirs.Approved,
 			ourFaults(ourcertificates.ValidateCertificateSigningRequestApproval(o, before)))
-		signed := compare(theirFaults(certificatesvalidation.ValidateCertificateSigningRequestStatusUpdate(now, was)),
+		signed := compare(theirs.Status,
 			ourFaults(ourcertificates.ValidateCertificateSigningRequestStatus(o, before)))
 		if report(t, append(what, "create"), onlyMeta(created)) || report(t, append(what, "update"), onlyMeta(updated)) ||
 			report(t, append(what, "approval"), onlyMeta(approved)) || report(t, append(what, "status"), onlyMeta(signed)) {

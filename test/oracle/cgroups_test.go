@@ -11,10 +11,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	qosclass "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
-	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
-	"k8s.io/kubernetes/pkg/kubelet/cm"
-	"k8s.io/kubernetes/pkg/kubelet/qos"
 
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podcgroup"
@@ -65,8 +61,9 @@ func TestOOMScoresAreTheSame(t *testing.T) {
 		memory := pick(r, []int64{1 << 20, 4 << 30, 64 << 30})
 		f := criconfig.Facts{Node: &criconfig.Node{Memory: memory}}
 		ours := slices.Concat(p.GetSpec().GetInitContainers(), p.GetSpec().GetContainers())
+		scores := ask[[]int64](t, "oom-scores", k, memory)
 		for i, c := range slices.Concat(k.Spec.InitContainers, k.Spec.Containers) {
-			want := int64(qos.GetContainerOOMScoreAdjust(k, &c, memory))
+			want := scores[i]
 			got := criconfig.Resources(p, ours[i], f).GetOomScoreAdj()
 			if want != got {
 				t.Fatalf("pod %+v\ncontainer %s: %d by Kubernetes, %d by Monoplane", k.Spec, c.Name, want, got)
@@ -87,6 +84,15 @@ func afterSidecar(k *v1.Pod) bool {
 	})
 }
 
+// podLimits are those of a pod's cgroup, and the class of the pod.
+type podLimits struct {
+	CPUShares        uint64
+	CPUQuota, Memory *int64
+	HugePageLimit    map[int64]int64
+	Unified          map[string]string
+	Class            string
+}
+
 // The cgroups of pods are limited alike, and share processors alike. spec: INIT-8, QOS-3
 func TestCgroupsOfPodsAreLimitedAlike(t *testing.T) {
 	r := random(t)
@@ -96,16 +102,16 @@ func TestCgroupsOfPodsAreLimitedAlike(t *testing.T) {
 		if tooLarge(k) || afterSidecar(k) {
 			continue
 		}
-		want := cm.ResourceConfigForPod(k, true, cm.QuotaPeriod, false, kubeletconfig.NoneMemoryReservationPolicy)
+		want := ask[podLimits](t, "pod-limits", k)
 		got := criconfig.PodResources(ourPod(t, k), criconfig.Facts{Node: &criconfig.Node{HugePages: []string{"2MB"}}})
-		same := int64(*want.CPUShares) == got.GetCpuShares() && deref(want.CPUQuota) == got.GetCpuQuota() &&
+		same := int64(want.CPUShares) == got.GetCpuShares() && deref(want.CPUQuota) == got.GetCpuQuota() &&
 			deref(want.Memory) == got.GetMemoryLimitInBytes()
 		for _, h := range got.GetHugepageLimits() {
 			same = same && want.HugePageLimit[2<<20] == int64(h.GetLimit())
 		}
 		if !same {
 			t.Fatalf("pod %+v\nKubernetes shares %d quota %d memory %d huge pages %v\nMonoplane  %v", k.Spec,
-				*want.CPUShares, deref(want.CPUQuota), deref(want.Memory), want.HugePageLimit, got)
+				want.CPUShares, deref(want.CPUQuota), deref(want.Memory), want.HugePageLimit, got)
 		}
 		if got.GetCpuQuota()+got.GetMemoryLimitInBytes() > 0 {
 			limited++
@@ -131,20 +137,19 @@ func TestGroupsOfVersionTwoSayTheSame(t *testing.T) {
 			whole != nil && len(whole.Requests)+len(whole.Limits) == 0 {
 			continue
 		}
-		want := cm.ResourceConfigForPod(k, true, cm.QuotaPeriod, true,
-			kubeletconfig.TieredReservationMemoryReservationPolicy)
+		want := ask[podLimits](t, "pod-limits-v2", k)
 		p := ourPod(t, k)
 		got := criconfig.PodResources(p, criconfig.Facts{Node: &criconfig.Node{CgroupV2: true, MemoryQoS: true}})
 		if !maps.Equal(want.Unified, got.GetUnified()) {
 			t.Fatalf("pod %+v\nKubernetes %v\nMonoplane  %v", k.Spec, want.Unified, got.GetUnified())
 		}
-		class := string(qosclass.GetPodQOS(k))
+		class := want.Class
 		root := t.TempDir()
 		g := podcgroup.New(root, nil)
 		dir := filepath.Join(root, g.Parent("u", class))
 		// The weight of cgroup2 for shares is what kubelets make of them; what is not limited is "max".
 		files := map[string]string{"cgroup.controllers": "", "memory.max": "max", "cpu.max": "max 100000",
-			"cpu.weight": strconv.FormatUint(1+(*want.CPUShares-2)*9999/262142, 10)}
+			"cpu.weight": strconv.FormatUint(1+(want.CPUShares-2)*9999/262142, 10)}
 		if n := deref(want.Memory); n > 0 {
 			files["memory.max"] = strconv.FormatInt(n, 10)
 		}
@@ -172,7 +177,7 @@ func TestGroupsOfVersionTwoSayTheSame(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{cm.Cgroup2MemoryMin, cm.Cgroup2MemoryLow, "memory.max", "cpu.max", "cpu.weight"} {
+	for _, name := range []string{"memory.min", "memory.low", "memory.max", "cpu.max", "cpu.weight"} {
 		if seen[name] == 0 {
 			t.Errorf("%s was never compared", name)
 		}
@@ -202,8 +207,8 @@ func TestProcessorsAreSharedAlike(t *testing.T) {
 		}
 		p := ourPod(t, k)
 		got := criconfig.Resources(p, p.GetSpec().GetContainers()[0], criconfig.Facts{})
-		shares, quota := int64(cm.MilliCPUToShares(request.MilliValue())), cm.MilliCPUToQuota(c.Limits.Cpu().MilliValue(),
-			cm.QuotaPeriod)
+		theirs := ask[[2]int64](t, "processor-shares", request.MilliValue(), c.Limits.Cpu().MilliValue())
+		shares, quota := theirs[0], theirs[1]
 		if got.GetCpuShares() != shares || got.GetCpuQuota() != quota {
 			t.Fatalf("%+v\nKubernetes %d %d\nMonoplane  %v", c, shares, quota, got)
 		}

@@ -1,6 +1,23 @@
 // Package oracle compares defaulting, validation and the shared rules of pods with those of Kubernetes 1.36 (module
-// k8s.io/kubernetes), object by object: a table of single faults and seeded random mutations. Where
-// Monoplane means to differ, the test says so:
+// k8s.io/kubernetes), object by object: a table of single faults and seeded random mutations.
+//
+// A test makes objects, asks Kubernetes' code about them (ask) and compares its answers with what Monoplane's code
+// makes of the same objects. Without a build tag the answers are those that are recorded in testdata, for the objects
+// of one seed: seconds, in CI, without compiling Kubernetes. With tag kubernetes (files *_live_test.go) Kubernetes'
+// code answers, for objects of any seed; make oracle does that and then records the answers anew, and says which have
+// changed. A question whose answer is not recorded fails, and so does an answer that no test asks for. What needs only
+// small modules of Kubernetes (k8s.io/component-helpers, k8s.io/endpointslice, k8s.io/pod-security-admission and the
+// like) runs against them in CI, too.
+//
+// These compare only with tag kubernetes:
+//
+//   - TestHTTPProbesAreJudgedAlike, TestTCPProbesAreJudgedAlike, TestExecProbesAreJudgedAlike and
+//     TestGRPCProbesAreJudgedAlike: what is said of connections quotes the machine's addresses, resolver and ports, so
+//     that both sides have to run on the same machine.
+//   - The kinds with several versions in TestOwners and TestOwnersOfLongHistories: Kubernetes' field manager converts
+//     objects between versions at every step, by its internal types.
+//
+// Where Monoplane means to differ, the test says so:
 //
 //   - Paths that are wrong in Kubernetes are right here: "downwarAPI", "cephFS", and the first init container in place
 //     of the one with the conflicting host port (intended).

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/security/apparmor"
-	"k8s.io/kubernetes/pkg/securitycontext"
 
 	"monoplane.dev/nodeagent/criconfig"
 )
@@ -47,6 +45,14 @@ func secured(r *rand.Rand) *v1.Pod {
 	return p
 }
 
+// restricted is what a container may do.
+type restricted struct {
+	Context                    *v1.SecurityContext
+	NoNewPrivileges            bool
+	ReadonlyPaths, MaskedPaths []string
+	AppArmor                   *v1.AppArmorProfile
+}
+
 // What a container may do is what Kubernetes finds by the contexts of the pod and its own. spec: SEC-1
 func TestContainersAreRestrictedAlike(t *testing.T) {
 	r := random(t)
@@ -57,16 +63,16 @@ func TestContainersAreRestrictedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := cfg.GetLinux().GetSecurityContext(), securitycontext.DetermineEffectiveSecurityContext(k,
-			&k.Spec.Containers[0])
+		answer := ask[restricted](t, "restricted-containers", k)
+		got, want := cfg.GetLinux().GetSecurityContext(), answer.Context
 		same := got.GetPrivileged() == (want.Privileged != nil && *want.Privileged) &&
 			got.GetReadonlyRootfs() == (want.ReadOnlyRootFilesystem != nil && *want.ReadOnlyRootFilesystem) &&
-			got.GetNoNewPrivs() == securitycontext.AddNoNewPrivileges(want) &&
+			got.GetNoNewPrivs() == answer.NoNewPrivileges &&
 			(got.GetRunAsUser() == nil) == (want.RunAsUser == nil) &&
 			(got.GetRunAsGroup() == nil) == (want.RunAsGroup == nil) &&
 			(got.GetSelinuxOptions() == nil) == (want.SELinuxOptions == nil) &&
 			(got.GetCapabilities() == nil) == (want.Capabilities == nil) &&
-			slices.Equal(got.GetReadonlyPaths(), securitycontext.ConvertToRuntimeReadonlyPaths(want.ProcMount))
+			slices.Equal(got.GetReadonlyPaths(), answer.ReadonlyPaths)
 		if same && want.RunAsUser != nil {
 			same = got.GetRunAsUser().GetValue() == *want.RunAsUser
 		}
@@ -82,13 +88,13 @@ func TestContainersAreRestrictedAlike(t *testing.T) {
 				len(got.GetCapabilities().GetDropCapabilities()) == len(want.Capabilities.Drop)
 		}
 		// Those of this machine alone, which Kubernetes finds by itself, are told to us.
-		ours, theirs := got.GetMaskedPaths(), securitycontext.ConvertToRuntimeMaskedPaths(want.ProcMount)
+		ours, theirs := got.GetMaskedPaths(), answer.MaskedPaths
 		same = same && (len(ours) == 0) == (len(theirs) == 0)
 		for _, path := range ours {
 			same = same && slices.Contains(theirs, path)
 		}
-		same = same && got.GetApparmor().GetLocalhostRef() == profileName(apparmor.GetProfile(k, &k.Spec.Containers[0])) &&
-			(got.GetApparmor() == nil) == (apparmor.GetProfile(k, &k.Spec.Containers[0]) == nil)
+		same = same && got.GetApparmor().GetLocalhostRef() == profileName(answer.AppArmor) &&
+			(got.GetApparmor() == nil) == (answer.AppArmor == nil)
 		if !same {
 			t.Fatalf("pod %+v\ncontainer %+v\nKubernetes %+v\nMonoplane  %v", k.Spec.SecurityContext,
 				k.Spec.Containers[0].SecurityContext, want, got)

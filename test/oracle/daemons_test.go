@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,35 +9,21 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "unsafe" // for go:linkname
 
 	"google.golang.org/protobuf/proto"
 	apps1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/controller/daemon"
-	"k8s.io/kubernetes/pkg/controller/daemon/util"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	oa "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/controllers/daemonset/plan"
+	"monoplane.dev/rules/availability"
 	"monoplane.dev/rules/taints"
 )
-
-// syncDaemons takes the DaemonSet with a key a step further.
-//
-//go:linkname syncDaemons k8s.io/kubernetes/pkg/controller/daemon.(*DaemonSetsController).syncDaemonSet
-func syncDaemons(c *daemon.DaemonSetsController, ctx context.Context, key string) error
 
 // someTaints are those of a node.
 func someTaints(r *rand.Rand) (all []v1.Taint) {
@@ -129,6 +114,19 @@ func setUpdate(r *rand.Rand, d *apps1.DaemonSet) {
 	}
 }
 
+// placedDaemon says whether a node is to have a pod of a DaemonSet, whether one that is there may stay, and what it is
+// made of.
+type placedDaemon struct {
+	Run, Stay bool
+	Template  v1.PodTemplateSpec
+}
+
+// targetNode is the node that a pod is for, if it is for one.
+type targetNode struct {
+	Name string
+	OK   bool
+}
+
 // The same nodes have pods, and the pods are made of the same. spec: WORK-1, SCHED-4
 func TestDaemonsArePlacedAlike(t *testing.T) {
 	r := random(t)
@@ -136,17 +134,13 @@ func TestDaemonsArePlacedAlike(t *testing.T) {
 	for range *count {
 		d, n := someDaemons(r), someNode(r, pick(r, []string{"n1", "n2"}))
 		o := converted(t, d, &oa.DaemonSet{})
-		run, stay := daemon.NodeShouldRunDaemonPod(klog.Background(), n, d)
+		placed := ask[placedDaemon](t, "daemons-on-nodes", d, n)
+		run, stay := placed.Run, placed.Stay
 		verdicts[[2]bool{run, stay}]++
 		if r, s := plan.PlaceOf(o).Judge(converted(t, n, &corev1.Node{})); r != run || s != stay {
 			t.Fatalf("run %t, stay %t; Kubernetes says %t, %t, of\n%v\n%v", r, s, run, stay, n, d.Spec.Template.Spec)
 		}
-		generation, err := util.GetTemplateGeneration(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := util.CreatePodTemplate(d.Spec.Template, generation, "hash")
-		template.Spec.Affinity = util.ReplaceDaemonSetPodNodeNameNodeAffinity(template.Spec.Affinity, n.Name)
+		template := placed.Template
 		want, got := converted(t, &template, &corev1.PodTemplateSpec{}), plan.Template(o, n.Name, "hash")
 		if want.Metadata.CreationTimestamp = nil; !proto.Equal(want.Spec, got.Spec) ||
 			!maps.Equal(want.Metadata.Labels, got.Metadata.Labels) {
@@ -160,9 +154,9 @@ func TestDaemonsArePlacedAlike(t *testing.T) {
 			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].
 				MatchFields[0].Values = pick(r, [][]string{nil, {"a", "b"}})
 		}
-		target, err := util.GetTargetNodeName(p)
-		if name, ok := plan.Target(converted(t, p, &corev1.Pod{})); name != target || ok != (err == nil) {
-			t.Fatalf("the target is %q, %t; Kubernetes says %q, %v", name, ok, target, err)
+		target := ask[targetNode](t, "targets-of-daemons", p)
+		if name, ok := plan.Target(converted(t, p, &corev1.Pod{})); name != target.Name || ok != target.OK {
+			t.Fatalf("the target is %q, %t; Kubernetes says %v", name, ok, target)
 		}
 	}
 	if len(verdicts) < 3 {
@@ -175,7 +169,7 @@ type daemonWorld struct {
 	*testing.T
 	r         *rand.Rand
 	clock     *clocktesting.FakeClock
-	theirs    *flowcontrol.Backoff
+	past      course
 	mine      plan.Backoff
 	set       *apps1.DaemonSet
 	nodes     map[string]*v1.Node
@@ -188,75 +182,10 @@ type daemonWorld struct {
 
 // did is what Kubernetes' controller has done in one step.
 type did struct {
-	create, remove []string // nodes and names of pods
-	status         *apps1.DaemonSetStatus
-}
-
-// sync takes Kubernetes' controller a step further. It is a new one each time, which waits for nothing of before.
-func (w *daemonWorld) sync() (out did, err error) {
-	ctx, cancel := context.WithCancel(w.Context())
-	client := fake.NewClientset()
-	f := informers.NewSharedInformerFactory(client, 0)
-	client.PrependReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		switch kind := a.GetResource().Resource; a := a.(type) {
-		case k8stesting.CreateActionImpl:
-			if kind == "pods" {
-				p := a.GetObject().(*v1.Pod).DeepCopy()
-				node, err := util.GetTargetNodeName(p)
-				if err != nil {
-					w.Fatal(err)
-				}
-				out.create = append(out.create, node)
-				p.Name = "made-for-" + node
-				return true, p, nil
-			}
-			rev := a.GetObject().(*apps1.ControllerRevision)
-			w.revisions[rev.Name] = rev
-			return true, rev, nil
-		case k8stesting.DeleteActionImpl:
-			if kind == "pods" {
-				out.remove = append(out.remove, a.GetName())
-			} else {
-				delete(w.revisions, a.GetName())
-			}
-			return true, nil, nil
-		case k8stesting.UpdateActionImpl:
-			if kind == "controllerrevisions" {
-				rev := a.GetObject().(*apps1.ControllerRevision)
-				w.revisions[rev.Name] = rev
-			} else {
-				s := a.GetObject().(*apps1.DaemonSet).Status
-				out.status = &s
-			}
-			return true, a.GetObject(), nil
-		}
-		w.Fatalf("Kubernetes asks for %v", a)
-		return false, nil, nil
-	})
-	c, err := daemon.NewDaemonSetsController(ctx, f.Apps().V1().DaemonSets(), f.Apps().V1().ControllerRevisions(),
-		f.Core().V1().Pods(), f.Core().V1().Nodes(), client, w.theirs)
-	if err != nil {
-		w.Fatal(err)
-	}
-	add := func(err error) {
-		if err != nil {
-			w.Fatal(err)
-		}
-	}
-	add(f.Apps().V1().DaemonSets().Informer().GetStore().Add(w.set))
-	for _, rev := range w.revisions {
-		add(f.Apps().V1().ControllerRevisions().Informer().GetStore().Add(rev))
-	}
-	for _, p := range w.pods {
-		add(f.Core().V1().Pods().Informer().GetStore().Add(p))
-	}
-	for _, n := range w.nodes {
-		add(f.Core().V1().Nodes().Informer().GetStore().Add(n))
-	}
-	err = syncDaemons(c, ctx, "default/d")
-	cancel()
-	c.Run(ctx, 0) // ends its queues
-	return out, err
+	Create, Remove []string // nodes and names of pods
+	Status         *apps1.DaemonSetStatus
+	Revisions      map[string]*apps1.ControllerRevision
+	Wrong          string
 }
 
 // hash returns the hash of the newest revision.
@@ -270,13 +199,11 @@ func (w *daemonWorld) hash() string {
 // step takes both a step further, compares them, and does what Kubernetes did.
 func (w *daemonWorld) step() {
 	d := converted(w.T, w.set, &oa.DaemonSet{})
-	theirs, err := w.sync()
-	if err != nil {
-		if strings.Contains(err.Error(), "couldn't get node for nodeName") {
-			w.settle() // Kubernetes does nothing until the pod of a node that is gone is gone, too
-			return
-		}
-		w.Fatal(err)
+	theirs := ask[did](w.T, "steps-of-daemonsets", &w.past, w.set, w.nodes, w.pods, w.revisions, w.clock.Now())
+	w.revisions = theirs.Revisions
+	if theirs.Wrong != "" {
+		w.settle() // Kubernetes does nothing until the pod of a node that is gone is gone, too
+		return
 	}
 	var pods []*corev1.Pod
 	var nodes []*corev1.Node
@@ -297,19 +224,19 @@ func (w *daemonWorld) step() {
 	for _, p := range mine.Remove {
 		remove = append(remove, p.GetMetadata().GetName())
 	}
-	want, got := w.told(exact, theirs.create, theirs.remove), w.told(exact, mine.Create, remove)
+	want, got := w.told(exact, theirs.Create, theirs.Remove), w.told(exact, mine.Create, remove)
 	if want != got {
 		w.Fatalf("at %v, exact %t\n%s\nKubernetes does\n%s\nof\n%s", w.clock.Now(), exact, got, want, w)
 	}
 	status := converted(w.T, &w.set.Status, &oa.DaemonSetStatus{})
-	if theirs.status != nil {
-		status = converted(w.T, theirs.status, &oa.DaemonSetStatus{})
-		w.set.Status = *theirs.status
+	if theirs.Status != nil {
+		status = converted(w.T, theirs.Status, &oa.DaemonSetStatus{})
+		w.set.Status = *theirs.Status
 	}
 	if s := seen.Status(); !proto.Equal(s, status) {
 		w.Fatalf("the status is\n%v\nKubernetes says\n%v\nof\n%s", s, status, w)
 	}
-	for _, name := range theirs.remove {
+	for _, name := range theirs.Remove {
 		if w.pods[name].Spec.NodeName == "" {
 			delete(w.pods, name) // nobody has to stop it
 			continue
@@ -317,14 +244,13 @@ func (w *daemonWorld) step() {
 		w.pods[name].DeletionTimestamp = ptr(metav1.NewTime(w.clock.Now()))
 	}
 	hash := w.hash()
-	for _, node := range theirs.create {
+	for _, node := range theirs.Create {
 		w.made++
 		name := fmt.Sprintf("p%03d", w.made)
-		template := util.CreatePodTemplate(w.set.Spec.Template, nil, hash)
+		template := ask[v1.PodTemplateSpec](w.T, "templates-of-daemons", w.set.Spec.Template, hash, node)
 		if w.r.IntN(2) == 0 { // as of an older version, which wrote no hash, or of a newer one, which wrote no count
 			template.Labels["pod-template-generation"] = w.set.Annotations[apps1.DeprecatedTemplateGeneration]
 		}
-		template.Spec.Affinity = util.ReplaceDaemonSetPodNodeNameNodeAffinity(template.Spec.Affinity, node)
 		w.pods[name] = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name),
 			Labels: template.Labels, CreationTimestamp: metav1.NewTime(w.clock.Now()),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.set,
@@ -338,18 +264,18 @@ func (w *daemonWorld) told(exact bool, create, remove []string) string {
 	create, remove = slices.Clone(create), slices.Clone(remove)
 	for i, name := range remove {
 		if w.pods[name].Status.Phase == v1.PodFailed { // of several of a node one is the first
-			remove[i], _ = util.GetTargetNodeName(w.pods[name])
+			remove[i], _ = w.target(w.pods[name])
 			remove[i] = "a failed one of " + remove[i]
 		}
 	}
 	if !exact {
 		available := func(p *v1.Pod) bool {
-			return podutil.IsPodAvailable(p, w.set.Spec.MinReadySeconds, metav1.NewTime(w.clock.Now()))
+			return availability.Available(converted(w.T, p, &corev1.Pod{}), w.set.Spec.MinReadySeconds, w.clock.Now())
 		}
 		for i, node := range create {
 			free := false
 			for _, p := range w.pods {
-				if target, err := util.GetTargetNodeName(p); err == nil && target == node && p.DeletionTimestamp == nil {
+				if target, ok := w.target(p); ok && target == node && p.DeletionTimestamp == nil {
 					free = free || available(p)
 				}
 			}
@@ -359,7 +285,7 @@ func (w *daemonWorld) told(exact bool, create, remove []string) string {
 		}
 		beside := map[string]int{}
 		for _, p := range w.pods {
-			if target, err := util.GetTargetNodeName(p); err == nil && p.DeletionTimestamp == nil {
+			if target, ok := w.target(p); ok && p.DeletionTimestamp == nil {
 				beside[target]++
 			}
 		}
@@ -367,7 +293,7 @@ func (w *daemonWorld) told(exact bool, create, remove []string) string {
 			if w.pods[name] == nil {
 				continue // replaced above
 			}
-			if target, _ := util.GetTargetNodeName(w.pods[name]); available(w.pods[name]) && beside[target] == 1 {
+			if target, _ := w.target(w.pods[name]); available(w.pods[name]) && beside[target] == 1 {
 				remove[i] = "some pod"
 			}
 		}
@@ -383,22 +309,28 @@ func (w *daemonWorld) String() string {
 	fmt.Fprintf(&b, "%v %v, minReady %d, hash %s\n", w.set.Spec.UpdateStrategy, w.set.Spec.UpdateStrategy.RollingUpdate,
 		w.set.Spec.MinReadySeconds, w.hash())
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		run, stay := daemon.NodeShouldRunDaemonPod(klog.Background(), w.nodes[name], w.set)
+		place := plan.PlaceOf(converted(w.T, w.set, &oa.DaemonSet{}))
+		run, stay := place.Judge(converted(w.T, w.nodes[name], &corev1.Node{}))
 		fmt.Fprintf(&b, "node %s: run %t, stay %t\n", name, run, stay)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		p := w.pods[name]
-		target, err := util.GetTargetNodeName(p)
-		fmt.Fprintf(&b, "pod %s for %s %v: on %q, %s, labels %v, deleted %v, %v\n", name, target, err, p.Spec.NodeName,
+		target, _ := w.target(p)
+		fmt.Fprintf(&b, "pod %s for %s: on %q, %s, labels %v, deleted %v, %v\n", name, target, p.Spec.NodeName,
 			p.Status.Phase, p.Labels, p.DeletionTimestamp, p.Status.Conditions)
 	}
 	return b.String()
 }
 
+// target is the node that a pod is for, which both say alike, as TestDaemonsArePlacedAlike shows.
+func (w *daemonWorld) target(p *v1.Pod) (string, bool) {
+	return plan.Target(converted(w.T, p, &corev1.Pod{}))
+}
+
 // settle has the pods of nodes that are gone go.
 func (w *daemonWorld) settle() {
 	for name, p := range w.pods {
-		if target, err := util.GetTargetNodeName(p); err == nil && w.nodes[target] == nil {
+		if target, ok := w.target(p); ok && w.nodes[target] == nil {
 			delete(w.pods, name)
 		}
 	}
@@ -414,18 +346,18 @@ func (w *daemonWorld) happen() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		p := w.pods[name]
-		target, err := util.GetTargetNodeName(p)
+		target, ok := w.target(p)
 		switch x := r.IntN(24); {
 		case p.DeletionTimestamp != nil && x < 16:
 			delete(w.pods, name)
 		case p.DeletionTimestamp != nil && x < 18:
 			p.Status.Phase = v1.PodFailed
-		case p.Spec.NodeName == "" && err == nil && w.nodes[target] != nil && x < 18:
+		case p.Spec.NodeName == "" && ok && w.nodes[target] != nil && x < 18:
 			p.Spec.NodeName = target
 			ready(p, v1.ConditionFalse)
 		case p.Spec.NodeName == "":
 		case p.Status.Phase == v1.PodRunning && x < w.pace:
-			if !podutil.IsPodReady(p) {
+			if !availability.Ready(converted(w.T, p, &corev1.Pod{})) {
 				ready(p, v1.ConditionTrue)
 			}
 		case x > w.pace && x <= 16 && r.IntN(3) == 0:
@@ -476,7 +408,7 @@ func TestDaemonsAreKeptAlike(t *testing.T) {
 	for range max(1, *count/steps) {
 		clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 		w := &daemonWorld{
-			T: t, r: r, clock: clock, theirs: flowcontrol.NewFakeBackOff(time.Second, 15*time.Minute, clock),
+			T: t, r: r, clock: clock,
 			set: someDaemons(r), nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
 			revisions: map[string]*apps1.ControllerRevision{}, pace: 3 + r.IntN(14),
 		}

@@ -1,14 +1,11 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	apps1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/apis/apps"
-	daemonstrategy "k8s.io/kubernetes/pkg/registry/apps/daemonset"
 
 	oa "monoplane.dev/api/apps/v1"
 	ourapps "monoplane.dev/apiserver/kinds/apps"
@@ -16,7 +13,7 @@ import (
 
 // spec: OBJ-3, WORK-1
 func TestDaemonSetsAreJudgedAlike(t *testing.T) {
-	r, ctx := random(t), context.Background()
+	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		template, altered, what := podTemplate(r)
@@ -34,15 +31,11 @@ func TestDaemonSetsAreJudgedAlike(t *testing.T) {
 		}
 		old := k.DeepCopy()
 		old.Spec.Selector, old.Spec.Template = &metav1.LabelSelector{MatchLabels: template.Labels}, template
-		now, was := internal(t, k, &apps.DaemonSet{}), internal(t, old, &apps.DaemonSet{})
-		daemonstrategy.Strategy.PrepareForUpdate(ctx, now, was) // counts templates, which is not to be a fault
 		o, before := converted(t, k, &oa.DaemonSet{}), converted(t, old, &oa.DaemonSet{})
 		ourapps.DefaultDaemonSet(o)
 		ourapps.DefaultDaemonSet(before)
 		keep(o.Metadata, before.Metadata)
-		if judged(t, append(what, "daemonset", fmt.Sprint(k.Spec.UpdateStrategy)),
-			func() map[fault]bool { return theirFaults(daemonstrategy.Strategy.Validate(ctx, now)) },
-			func() map[fault]bool { return theirFaults(daemonstrategy.Strategy.ValidateUpdate(ctx, now, was)) },
+		if judged(t, append(what, "daemonset", fmt.Sprint(k.Spec.UpdateStrategy)), ask[verdict](t, "daemonsets", k, old),
 			ourapps.ValidateDaemonSet(o), ourapps.ValidateDaemonSetUpdate(o, before)) {
 			bad++
 		}

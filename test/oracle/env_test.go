@@ -6,26 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/sets"
-	podapi "k8s.io/kubernetes/pkg/api/pod"
-	"k8s.io/kubernetes/pkg/api/v1/pod"
-	k8sresource "k8s.io/kubernetes/pkg/api/v1/resource"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/credentialprovider"
-	pullsecrets "k8s.io/kubernetes/pkg/credentialprovider/secrets"
-	"k8s.io/kubernetes/pkg/fieldpath"
-	"k8s.io/kubernetes/pkg/kubelet/envvars"
-	envutil "k8s.io/kubernetes/pkg/kubelet/util/env"
-	"k8s.io/kubernetes/pkg/util/parsers"
-	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -134,100 +120,6 @@ func variable(r *rand.Rand) v1.EnvVar {
 	return e
 }
 
-// reference composes a container's environment of Kubernetes' own parts, in the order of its kubelet, whose function
-// for that is not exported.
-func reference(k *v1.Pod, c *v1.Container) (map[string]string, error) {
-	env := map[string]string{}
-	object := func(of map[string]map[string]string, kind, name string, optional *bool) (map[string]string, bool, error) {
-		data, ok := of[name]
-		if !ok && (optional == nil || !*optional) {
-			return nil, false, fmt.Errorf("%s %q not found", kind, name)
-		}
-		return data, ok, nil
-	}
-	for _, f := range c.EnvFrom {
-		var data map[string]string
-		var err error
-		switch {
-		case f.ConfigMapRef != nil:
-			data, _, err = object(configMaps, "configmap", f.ConfigMapRef.Name, f.ConfigMapRef.Optional)
-		case f.SecretRef != nil:
-			data, _, err = object(secrets, "secret", f.SecretRef.Name, f.SecretRef.Optional)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for key, v := range data {
-			env[f.Prefix+key] = v
-		}
-	}
-	expand := expansion.MappingFuncFor(env)
-	for _, e := range c.Env {
-		value := e.Value
-		if from := e.ValueFrom; value != "" {
-			value = expansion.Expand(value, expand)
-		} else if from != nil {
-			var err error
-			ok := true
-			switch {
-			case from.FieldRef != nil:
-				value, err = fieldpath.ExtractFieldPathAsString(k, from.FieldRef.FieldPath)
-			case from.ResourceFieldRef != nil:
-				value, err = amountOf(k, c, from.ResourceFieldRef)
-			case from.ConfigMapKeyRef != nil:
-				ref := from.ConfigMapKeyRef
-				value, ok, err = entry(object, configMaps, "configmap", "ConfigMap", ref.Name, ref.Key, ref.Optional)
-			case from.SecretKeyRef != nil:
-				ref := from.SecretKeyRef
-				value, ok, err = entry(object, secrets, "secret", "Secret", ref.Name, ref.Key, ref.Optional)
-			}
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				continue
-			}
-		}
-		env[e.Name] = value
-	}
-	return env, nil
-}
-
-func entry(
-	object func(map[string]map[string]string, string, string, *bool) (map[string]string, bool, error),
-	of map[string]map[string]string, kind, named, name, key string, optional *bool,
-) (string, bool, error) {
-	data, ok, err := object(of, kind, name, optional)
-	if err != nil || !ok {
-		return "", false, err
-	}
-	v, ok := data[key]
-	if !ok && (optional == nil || !*optional) {
-		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, named, "default", name)
-	}
-	return v, ok, nil
-}
-
-func amountOf(k *v1.Pod, c *v1.Container, s *v1.ResourceFieldSelector) (string, error) {
-	allocatable := amounts("cpu", givable["cpu"], "memory", givable["memory"], "ephemeral-storage", givable["ephemeral-storage"])
-	if k.Spec.Resources != nil {
-		for _, name := range []v1.ResourceName{"cpu", "memory"} {
-			if q, ok := k.Spec.Resources.Limits[name]; ok && !q.IsZero() {
-				allocatable[name] = q
-			}
-		}
-	}
-	k, c = k.DeepCopy(), c.DeepCopy()
-	for i := range k.Spec.Containers {
-		k8sresource.MergeContainerResourceLimits(&k.Spec.Containers[i], allocatable)
-	}
-	k8sresource.MergeContainerResourceLimits(c, allocatable)
-	if s.ContainerName == "" {
-		return k8sresource.ExtractContainerResourceValue(s, c)
-	}
-	return k8sresource.ExtractResourceValueByContainerName(s, k, s.ContainerName)
-}
-
 // content is the namespace and the node as Monoplane sees them.
 func content() criconfig.Content {
 	return criconfig.Content{
@@ -258,6 +150,24 @@ func content() criconfig.Content {
 	}
 }
 
+// variables are those of a container; not every text is UTF-8.
+type variables map[string][]byte
+
+func (v variables) texts() map[string]string {
+	out := map[string]string{}
+	for name, value := range v {
+		out[name] = string(value)
+	}
+	return out
+}
+
+// environment is that of a container, with its command and its arguments, unless something is wrong with it.
+type environment struct {
+	Variables variables
+	Words     [2][][]byte
+	Wrong     string
+}
+
 // Environment, command and arguments of containers are those that Kubernetes gives, and so is what is said to be
 // wrong.
 //
@@ -272,15 +182,16 @@ func TestEnvironmentsAreTheSame(t *testing.T) {
 		if r.IntN(3) == 0 {
 			c, mine = &k.Spec.InitContainers[0], ours.Spec.InitContainers[0]
 		}
-		want, wrong := reference(k, c)
+		theirs := ask[environment](t, "environments", k, c)
 		cfg, err := criconfig.Container(ours, mine, criconfig.Instance{}, "", "", criconfig.Facts{Content: content()})
-		if wrong != nil || err != nil {
+		if errorText(err) != theirs.Wrong {
+			t.Fatalf("%v\nKubernetes says %q, Monoplane %v", c, theirs.Wrong, err)
+		}
+		if err != nil {
 			failed++
-			if err == nil || wrong == nil || err.Error() != wrong.Error() {
-				t.Fatalf("%v\nKubernetes says %v, Monoplane %v", c, wrong, err)
-			}
 			continue
 		}
+		want := theirs.Variables.texts()
 		got := map[string]string{}
 		for _, v := range cfg.GetEnvs() {
 			if v.GetKey() != "HOSTNAME" {
@@ -290,11 +201,10 @@ func TestEnvironmentsAreTheSame(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Fatalf("%v\nKubernetes gives %q\nMonoplane %q", c, want, got)
 		}
-		expand := expansion.MappingFuncFor(want)
-		for _, x := range []struct{ theirs, ours []string }{{c.Command, cfg.GetCommand()}, {c.Args, cfg.GetArgs()}} {
-			for i, s := range x.theirs {
-				if want := expansion.Expand(s, expand); x.ours[i] != want {
-					t.Fatalf("%q with %q is %q for Kubernetes, %q for Monoplane", s, got, want, x.ours[i])
+		for i, words := range [][]string{cfg.GetCommand(), cfg.GetArgs()} {
+			for j, want := range theirs.Words[i] {
+				if words[j] != string(want) {
+					t.Fatalf("%v with %q: %q for Kubernetes, %q for Monoplane", c, got, want, words[j])
 				}
 			}
 		}
@@ -323,7 +233,7 @@ func TestServicesAreAnnouncedAlike(t *testing.T) {
 			theirs, mine = append(theirs, s), append(mine, o)
 		}
 		want := map[string]string{}
-		for _, e := range envvars.FromServices(theirs) {
+		for _, e := range ask[[]v1.EnvVar](t, "announced-services", theirs) {
 			want[e.Name] = e.Value
 			if strings.Contains(e.Value, "[") {
 				six++
@@ -366,13 +276,18 @@ func announced(r *rand.Rand) *v1.Service {
 	return s
 }
 
+// fileVariable is the value of variable KEY in a file, and whether the file is wrong.
+type fileVariable struct {
+	Value string
+	Wrong bool
+}
+
 // Files of variables say the same. A file that is missing is the one difference: the documentation of Kubernetes calls
 // that optional with its key, its kubelet does not.
 //
 // spec: CTR-7
 func TestFilesOfVariablesSayTheSame(t *testing.T) {
 	r := random(t)
-	path := filepath.Join(t.TempDir(), "env")
 	failed, found := 0, 0
 	for range *count {
 		var b strings.Builder
@@ -384,10 +299,7 @@ func TestFilesOfVariablesSayTheSame(t *testing.T) {
 			b.WriteString("\n")
 		}
 		file := []byte(b.String())
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		want, wrong := envutil.ParseEnv(path, "KEY")
+		theirs := ask[fileVariable](t, "files-of-variables", string(file))
 		p := ourPod(t, minimal())
 		p.Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{
 			FileKeyRef: &corev1.FileKeySelector{VolumeName: "v", Path: "env", Key: "KEY", Optional: ptr(true)}}}}
@@ -399,8 +311,8 @@ func TestFilesOfVariablesSayTheSame(t *testing.T) {
 				got = string(v.GetValue())
 			}
 		}
-		if got != want || (err == nil) != (wrong == nil) {
-			t.Fatalf("%q says %q, %v for Kubernetes, %q, %v for Monoplane", file, want, wrong, got, err)
+		if got != theirs.Value || (err != nil) != theirs.Wrong {
+			t.Fatalf("%q says %q, wrong %t for Kubernetes, %q, %v for Monoplane", file, theirs.Value, theirs.Wrong, got, err)
 		}
 		switch {
 		case err != nil:
@@ -431,26 +343,21 @@ func TestPodsReferToTheSameObjects(t *testing.T) {
 		for range r.IntN(4) {
 			k.Spec.Volumes = append(k.Spec.Volumes, v1.Volume{Name: "v", VolumeSource: referring(r)})
 		}
-		theirs := map[string]sets.Set[string]{"configmaps": {}, "secrets": {}}
-		note := func(kind string) pod.Visitor {
-			return func(name string) bool { theirs[kind].Insert(name); return true }
-		}
-		pod.VisitPodConfigmapNames(k, note("configmaps"))
+		theirs := ask[map[string][]string](t, "referred-objects", k)
 		spec := ourPod(t, k).GetSpec()
-		pod.VisitPodSecretNames(k, note("secrets"))
 		if r.IntN(2) == 0 { // most of what a pod refers to hides what comes after
 			k.Spec.ServiceAccountName, k.Spec.ImagePullSecrets = "", nil
 			k.Spec.Containers, k.Spec.InitContainers, k.Spec.EphemeralContainers = minimal().Spec.Containers, nil, nil
 		}
-		_, want, err := podapi.HasAPIObjectReference(internal(t, k, &core.Pod{}))
-		if got := podrefs.Any(ourPod(t, k).GetSpec()); err != nil || got != want {
-			t.Fatalf("%v\nrefers to %q for Kubernetes (%v), to %q for Monoplane", k.Spec, want, err, got)
+		want := ask[string](t, "first-referred-objects", k)
+		if got := podrefs.Any(ourPod(t, k).GetSpec()); got != want {
+			t.Fatalf("%v\nrefers to %q for Kubernetes, to %q for Monoplane", k.Spec, want, got)
 		}
 		for kind, got := range map[string][]string{
 			"configmaps": slices.Compact(slices.Sorted(podrefs.ConfigMaps(spec))),
 			"secrets":    slices.Compact(slices.Sorted(podrefs.Secrets(spec))),
 		} {
-			if want := sets.List(theirs[kind]); !slices.Equal(got, want) {
+			if want := theirs[kind]; !slices.Equal(got, want) {
 				t.Fatalf("%v\nrefers to the %s %v for Kubernetes, %v for Monoplane", k.Spec, kind, want, got)
 			}
 		}
@@ -482,6 +389,12 @@ func referring(r *rand.Rand) v1.VolumeSource {
 		{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, {Glusterfs: &v1.GlusterfsVolumeSource{}},
 		{Ephemeral: &v1.EphemeralVolumeSource{}},
 	})
+}
+
+// pulled is where an image is pulled from, and with what.
+type pulled struct {
+	Repository  string
+	Credentials []string
 }
 
 // Images are pulled with the same credentials, in the same order.
@@ -518,37 +431,26 @@ func TestImagesArePulledWithTheSameCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Data = map[string][]byte{key: text}
-			_, wrong := pullsecrets.MakeDockerKeyring([]v1.Secret{s}, credentialprovider.UnionDockerKeyring{})
+			wrong := ask[bool](t, "wrong-pull-secrets", s)
 			mine, err := ours(&s, &corev1.Secret{})
 			if err == nil {
 				err = rings.Add(mine)
 			}
-			if (err == nil) != (wrong == nil) {
-				t.Fatalf("%s: %v for Kubernetes, %v for Monoplane", text, wrong, err)
+			if (err != nil) != wrong {
+				t.Fatalf("%s: wrong is %t for Kubernetes, %v for Monoplane", text, wrong, err)
 			}
-			if wrong == nil { // one that is wrong spoils all the others in Kubernetes
+			if !wrong { // one that is wrong spoils all the others in Kubernetes
 				theirs = append(theirs, s)
 			}
-		}
-		keyring, err := pullsecrets.MakeDockerKeyring(theirs, credentialprovider.UnionDockerKeyring{})
-		if err != nil {
-			t.Fatal(err)
 		}
 		image := pick(r, []string{"x", "x:1", "team/app", "docker.io/x", "index.docker.io/team/app", "r.example.com/team/app:2",
 			"a.r.example.com/x", "r.example.com:5000/team", "localhost/x", "localhost:5000/team/app", "r.other.com/x",
 			"x@sha256:" + strings.Repeat("0", 64), "r.example.com/x:1@sha256:" + strings.Repeat("0", 64)})
-		repository, _, _, err := parsers.ParseImageName(image)
-		if err != nil {
-			t.Fatal(err)
+		answer := ask[pulled](t, "pull-secrets", theirs, image)
+		if got := pullsecret.Repository(image); got != answer.Repository {
+			t.Fatalf("%s is in %q for Kubernetes, in %q for Monoplane", image, answer.Repository, got)
 		}
-		if got := pullsecret.Repository(image); got != repository {
-			t.Fatalf("%s is in %q for Kubernetes, in %q for Monoplane", image, repository, got)
-		}
-		found, _ := keyring.Lookup(repository)
-		var want, got []string
-		for _, c := range found {
-			want = append(want, c.Username+":"+c.Password)
-		}
+		want, got := answer.Credentials, []string(nil)
 		for _, c := range rings.Lookup(image) {
 			got = append(got, c.Auth.GetUsername()+":"+c.Auth.GetPassword())
 		}

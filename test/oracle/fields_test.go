@@ -15,10 +15,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscaling1 "k8s.io/api/autoscaling/v1"
-	autoscaling2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,26 +23,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	_ "k8s.io/kubernetes/pkg/apis/apps/install"
-	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
-	_ "k8s.io/kubernetes/pkg/apis/core/install"
-	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	ourerrors "monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fieldmanager"
-	ourautoscaling "monoplane.dev/apiserver/kinds/autoscaling"
-	"monoplane.dev/apiserver/kinds/define"
-	ourevents "monoplane.dev/apiserver/kinds/events"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec"
 	"monoplane.dev/object"
 
 	oursapps "monoplane.dev/api/apps/v1"
-	oursautoscaling "monoplane.dev/api/autoscaling/v2"
 	ourscore "monoplane.dev/api/core/v1"
 	oursmeta "monoplane.dev/api/meta/v1"
 )
@@ -60,10 +48,14 @@ type owned struct {
 	other *otherVersion
 }
 
+// internalScheme converts objects of kinds with several versions by way of Kubernetes' internal ones. It is part of
+// Kubernetes, so that such kinds are compared only when the tests are built with it.
+var internalScheme *runtime.Scheme
+
 // scheme converts objects of the kind: by way of Kubernetes' internal ones where there are versions, else not at all.
 func (k *owned) scheme() *runtime.Scheme {
 	if k.other != nil {
-		return legacyscheme.Scheme
+		return internalScheme
 	}
 	return scheme.Scheme
 }
@@ -100,29 +92,6 @@ var ownedKinds = []owned{
 		return &v1.ConfigMap{ObjectMeta: meta("c"), Data: map[string]string{"a": "1", "b": "2"},
 			BinaryData: map[string][]byte{"c": {1}}}
 	}, nil},
-	{"Event", v1.SchemeGroupVersion.WithKind("Event"), ourscore.EventKind, func() runtime.Object {
-		return &v1.Event{ObjectMeta: meta("e"),
-			InvolvedObject: v1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
-			Reason:         "Started", Message: "Started container", Type: "Normal", Count: 2, Action: "Start",
-			ReportingController: "kubelet", ReportingInstance: "n", Source: v1.EventSource{Component: "kubelet", Host: "n"},
-			FirstTimestamp: metav1.Unix(1, 0), LastTimestamp: metav1.Unix(2, 0),
-			EventTime: metav1.NewMicroTime(time.Unix(1, 5000)),
-			Series:    &v1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(time.Unix(3, 0))}}
-	}, &otherVersion{eventsv1.SchemeGroupVersion.WithKind("Event"), viewOf(ourevents.Event(define.Config{}))}},
-	{"HorizontalPodAutoscaler", autoscaling2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-		oursautoscaling.HorizontalPodAutoscalerKind,
-		func() runtime.Object {
-			a := autoscalerWithStatus(rand.New(rand.NewPCG(7, 1)))
-			a.Annotations = nil
-			return a
-		},
-		&otherVersion{autoscaling1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-			viewOf(ourautoscaling.HorizontalPodAutoscalerV1(define.Config{}))}},
-}
-
-// viewOf is what serves another version.
-func viewOf(d define.Definition) fieldmanager.Version {
-	return fieldmanager.Version{Kind: d.View.Kind, In: d.View.In, Out: d.View.Out}
 }
 
 // noDefaults leaves objects as they are: what is compared is who owns fields.
@@ -209,7 +178,7 @@ func (p *pair) recast(t *testing.T, o runtime.Object) runtime.Object {
 // hubbed converts an object of Kubernetes, with its entries, to Kubernetes' internal one, which it may be.
 func hubbed(t *testing.T, o runtime.Object) runtime.Object {
 	t.Helper()
-	kinds, _, err := legacyscheme.Scheme.ObjectKinds(o)
+	kinds, _, err := internalScheme.ObjectKinds(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +186,7 @@ func hubbed(t *testing.T, o runtime.Object) runtime.Object {
 	if kinds[0].Version == runtime.APIVersionInternal {
 		return out
 	}
-	out, err = legacyscheme.Scheme.ConvertToVersion(out,
+	out, err = internalScheme.ConvertToVersion(out,
 		schema.GroupVersion{Group: kinds[0].Group, Version: runtime.APIVersionInternal})
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +197,7 @@ func hubbed(t *testing.T, o runtime.Object) runtime.Object {
 // recast converts an object of Kubernetes, with its entries. It may be Kubernetes' internal one.
 func recast(t *testing.T, o runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
 	t.Helper()
-	out, err := legacyscheme.Scheme.ConvertToVersion(hubbed(t, o), gvk.GroupVersion())
+	out, err := internalScheme.ConvertToVersion(hubbed(t, o), gvk.GroupVersion())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +511,7 @@ func thin(r *rand.Rand, tree any) any {
 //
 // spec: OBJ-9, OBJ-17
 func TestOwners(t *testing.T) {
-	for _, k := range ownedKinds {
+	for _, k := range append(ownedKinds, kindsOfVersions()...) {
 		t.Run(k.name, func(t *testing.T) {
 			r := random(t)
 			synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestOwnersOfLongHistories(t *testing.T) {
 	for i := range 12 {
 		managers = append(managers, fmt.Sprint("m", i))
 	}
-	for _, k := range ownedKinds {
+	for _, k := range append(ownedKinds, kindsOfVersions()...) {
 		t.Run(k.name, func(t *testing.T) {
 			r := random(t)
 			synctest.Test(t, func(t *testing.T) {

@@ -1,24 +1,16 @@
 package oracle
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
-	"k8s.io/kubernetes/pkg/apis/flowcontrol"
-	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
-	"k8s.io/kubernetes/pkg/registry/flowcontrol/flowschema"
-	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
 
 	of "monoplane.dev/api/flowcontrol/v1"
 	ourflowcontrol "monoplane.dev/apiserver/kinds/flowcontrol"
 )
-
-const flowGroup = "flowcontrol.apiserver.k8s.io"
 
 // flowMeta is the identity of an object of the group, some of which have a name of Kubernetes' own.
 func flowMeta(r *rand.Rand, name string) metav1.ObjectMeta {
@@ -152,23 +144,9 @@ func randomPriorityLevel(r *rand.Rand) *flowcontrolv1.PriorityLevelConfiguration
 //
 // spec: OBJ-3
 func TestFlowSchemasAreJudgedAlike(t *testing.T) {
-	warnedKind[*flowcontrolv1.FlowSchema, *flowcontrol.FlowSchema, *of.FlowSchema]{
-		group: flowGroup, random: randomFlowSchema,
-		internal: func() *flowcontrol.FlowSchema { return &flowcontrol.FlowSchema{} },
-		ours:     func() *of.FlowSchema { return &of.FlowSchema{} }, fill: ourflowcontrol.DefaultFlowSchema,
-		theirs: func(ctx context.Context, now, _ *flowcontrol.FlowSchema) field.ErrorList {
-			now = now.DeepCopy()
-			now.Status = flowcontrol.FlowSchemaStatus{}
-			return flowschema.Strategy.Validate(ctx, now)
-		},
-		theirChange: func(ctx context.Context, now, was *flowcontrol.FlowSchema) field.ErrorList {
-			now = now.DeepCopy()
-			now.Status = flowcontrol.FlowSchemaStatus{}
-			return flowschema.Strategy.ValidateUpdate(ctx, now, was)
-		},
-		theirStatus: func(ctx context.Context, now, was *flowcontrol.FlowSchema) field.ErrorList {
-			return flowschema.StatusStrategy.ValidateUpdate(ctx, now, was)
-		},
+	warnedKind[*flowcontrolv1.FlowSchema, *of.FlowSchema]{
+		topic: "flowschemas", random: randomFlowSchema,
+		ours: func() *of.FlowSchema { return &of.FlowSchema{} }, fill: ourflowcontrol.DefaultFlowSchema,
 		mine: ourflowcontrol.ValidateFlowSchema, change: ourflowcontrol.ValidateFlowSchemaUpdate,
 		status: ourflowcontrol.ValidateFlowSchemaStatusUpdate,
 	}.judge(t)
@@ -176,26 +154,10 @@ func TestFlowSchemasAreJudgedAlike(t *testing.T) {
 
 // spec: OBJ-3
 func TestPriorityLevelsAreJudgedAlike(t *testing.T) {
-	warnedKind[
-		*flowcontrolv1.PriorityLevelConfiguration, *flowcontrol.PriorityLevelConfiguration, *of.PriorityLevelConfiguration,
-	]{
-		group: flowGroup, random: randomPriorityLevel,
-		internal: func() *flowcontrol.PriorityLevelConfiguration { return &flowcontrol.PriorityLevelConfiguration{} },
-		ours:     func() *of.PriorityLevelConfiguration { return &of.PriorityLevelConfiguration{} },
-		fill:     ourflowcontrol.DefaultPriorityLevelConfiguration,
-		theirs: func(ctx context.Context, now, _ *flowcontrol.PriorityLevelConfiguration) field.ErrorList {
-			now = now.DeepCopy()
-			now.Status = flowcontrol.PriorityLevelConfigurationStatus{}
-			return prioritylevelconfiguration.Strategy.Validate(ctx, now)
-		},
-		theirChange: func(ctx context.Context, now, was *flowcontrol.PriorityLevelConfiguration) field.ErrorList {
-			now = now.DeepCopy()
-			now.Status = flowcontrol.PriorityLevelConfigurationStatus{}
-			return prioritylevelconfiguration.Strategy.ValidateUpdate(ctx, now, was)
-		},
-		theirStatus: func(ctx context.Context, now, was *flowcontrol.PriorityLevelConfiguration) field.ErrorList {
-			return prioritylevelconfiguration.StatusStrategy.ValidateUpdate(ctx, now, was)
-		},
+	warnedKind[*flowcontrolv1.PriorityLevelConfiguration, *of.PriorityLevelConfiguration]{
+		topic: "prioritylevelconfigurations", random: randomPriorityLevel,
+		ours:   func() *of.PriorityLevelConfiguration { return &of.PriorityLevelConfiguration{} },
+		fill:   ourflowcontrol.DefaultPriorityLevelConfiguration,
 		mine:   ourflowcontrol.ValidatePriorityLevelConfiguration,
 		change: ourflowcontrol.ValidatePriorityLevelConfigurationUpdate,
 		status: ourflowcontrol.ValidatePriorityLevelConfigurationStatusUpdate,

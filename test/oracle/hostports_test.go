@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"monoplane.dev/rules/hostports"
 )
@@ -37,6 +35,12 @@ func publishing(r *rand.Rand) *v1.Pod {
 	return k
 }
 
+// wantedPorts are those of the node that a pod wants, and whether another one is in the way.
+type wantedPorts struct {
+	Ports    []v1.ContainerPort
+	Conflict bool
+}
+
 // The address "::" is left out: Monoplane takes it for all addresses.
 //
 // spec: SCHED-4, LIFE-12, INIT-4
@@ -45,17 +49,11 @@ func TestPodsTakeTheSamePorts(t *testing.T) {
 	conflicts := 0
 	for range *count {
 		one, other := publishing(r), publishing(r)
-		taken := framework.HostPortInfo{}
-		for _, p := range util.GetHostPorts(other) {
-			taken.Add(p.HostIP, string(p.Protocol), p.HostPort)
-		}
-		want := false
-		for _, p := range util.GetHostPorts(one) {
-			want = want || taken.CheckConflict(p.HostIP, string(p.Protocol), p.HostPort)
-		}
+		theirs := ask[wantedPorts](t, "host-ports", one, other)
+		want := theirs.Conflict
 		wanted := hostports.Of(ourPod(t, one).Spec)
-		if theirs := util.GetHostPorts(one); len(theirs) != len(wanted) {
-			t.Fatalf("the ports of %v\nare %v for Kubernetes, %v for Monoplane", one.Spec, theirs, wanted)
+		if len(theirs.Ports) != len(wanted) {
+			t.Fatalf("the ports of %v\nare %v for Kubernetes, %v for Monoplane", one.Spec, theirs.Ports, wanted)
 		}
 		if _, got := hostports.Taken(wanted, hostports.Of(ourPod(t, other).Spec)); got != want {
 			t.Fatalf("pod %v\nand %v\nconflict: %v for Kubernetes, %v for Monoplane", one.Spec, other.Spec, want, got)

@@ -1,24 +1,17 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	_ "unsafe" // for go:linkname
 
 	batch1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/apis/batch"
-	_ "k8s.io/kubernetes/pkg/apis/batch/install"
-	_ "k8s.io/kubernetes/pkg/controller/job"
-	jobstrategy "k8s.io/kubernetes/pkg/registry/batch/job"
 
 	ob "monoplane.dev/api/batch/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -26,21 +19,6 @@ import (
 	"monoplane.dev/controllers/job/plan"
 	"monoplane.dev/rules/indexes"
 )
-
-//go:linkname matchTheirs k8s.io/kubernetes/pkg/controller/job.matchPodFailurePolicy
-func matchTheirs(*batch1.PodFailurePolicy, *v1.Pod) (*string, bool, *batch1.PodFailurePolicyAction)
-
-//go:linkname endedTheirs k8s.io/kubernetes/pkg/controller/job.getFinishedTime
-func endedTheirs(*v1.Pod) time.Time
-
-// interval is a row of indexes, as Kubernetes' controller has it.
-type interval struct{ first, last int }
-
-//go:linkname readTheirs k8s.io/kubernetes/pkg/controller/job.parseIndexesFromString
-func readTheirs(logger klog.Logger, text string, completions int) []interval
-
-//go:linkname metTheirs k8s.io/kubernetes/pkg/controller/job.matchSuccessPolicy
-func metTheirs(klog.Logger, *batch1.SuccessPolicy, int32, []interval) (string, bool)
 
 func exitCodes(r *rand.Rand) *batch1.PodFailurePolicyOnExitCodesRequirement {
 	req := &batch1.PodFailurePolicyOnExitCodesRequirement{
@@ -117,21 +95,25 @@ func jobSpec(r *rand.Rand) batch1.JobSpec {
 }
 
 func TestJobsAreJudgedAlike(t *testing.T) {
-	r, ctx := random(t), context.Background()
+	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		m := meta("w")
 		m.UID = "u"
 		k := &batch1.Job{ObjectMeta: m, Spec: jobSpec(r)}
-		theirs := internal(t, k, &batch.Job{})
-		jobstrategy.Strategy.PrepareForCreate(ctx, theirs)
 		o := converted(t, k, &ob.Job{})
 		ourbatch.DefaultNewJob(o)
-		if report(t, []string{fmt.Sprint(k.Spec)}, compare(theirFaults(jobstrategy.Strategy.Validate(ctx, theirs)),
+		if report(t, []string{fmt.Sprint(k.Spec)}, compare(ask[faults](t, "new-jobs", k),
 			ourFaults(ourbatch.ValidateJob(o)))) {
 			bad++
 		}
 	}
+}
+
+// failedPod is what a failure policy makes of a pod, and when it has ended.
+type failedPod struct {
+	plan.Verdict
+	Ended time.Time
 }
 
 func TestFailedPodsOfJobsAreJudgedAlike(t *testing.T) {
@@ -167,14 +149,8 @@ func TestFailedPodsOfJobsAreJudgedAlike(t *testing.T) {
 		if r.IntN(2) == 0 {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr(metav1.Unix(90, 0)), ptr(int64(30))
 		}
-		message, counts, action := matchTheirs(policy, p)
-		want := plan.Verdict{Counts: counts}
-		if message != nil {
-			want.Message = *message
-		}
-		if action != nil {
-			want.Action = string(*action)
-		}
+		theirs := ask[failedPod](t, "failed-pods-of-jobs", policy, p)
+		want := theirs.Verdict
 		o := converted(t, p, &corev1.Pod{})
 		var ours *ob.PodFailurePolicy
 		if policy != nil {
@@ -184,10 +160,17 @@ func TestFailedPodsOfJobsAreJudgedAlike(t *testing.T) {
 		if got := plan.Judge(ours, o); got != want {
 			t.Fatalf("%v of %v is %+v; want %+v", policy, p.Status, got, want)
 		}
-		if got, want := plan.Ended(o), endedTheirs(p); !got.Equal(want) {
+		if got, want := plan.Ended(o), theirs.Ended; !got.Equal(want) {
 			t.Fatalf("%v ended at %v; want %v", p.Status, got, want)
 		}
 	}
+}
+
+// readIndexes are the rows of indexes in a text, and whether they fulfil a policy.
+type readIndexes struct {
+	Intervals indexes.Set
+	Met       bool
+	Message   string
 }
 
 // The indexes of a status are read alike, and fulfil a success policy alike.
@@ -206,13 +189,6 @@ func TestIndexesCountAlike(t *testing.T) {
 		if r.IntN(8) == 0 {
 			done += pick(r, []string{",x", ",", ",21-y,22", ",30-40"})
 		}
-		theirs, ours := readTheirs(klog.Logger{}, done, int(n)), indexes.Read(done, n)
-		same := slices.EqualFunc(theirs, ours, func(a interval, b indexes.Interval) bool {
-			return a.first == int(b.First) && a.last == int(b.Last)
-		})
-		if !same {
-			t.Fatalf("%q of %d is %v; Kubernetes says %v", done, n, ours, theirs)
-		}
 		policy := &batch1.SuccessPolicy{}
 		for range 1 + r.IntN(3) {
 			rule := batch1.SuccessPolicyRule{}
@@ -224,7 +200,11 @@ func TestIndexesCountAlike(t *testing.T) {
 			}
 			policy.Rules = append(policy.Rules, rule)
 		}
-		message, want := metTheirs(klog.Logger{}, policy, n, theirs)
+		theirs, ours := ask[readIndexes](t, "indexes-of-jobs", done, n, policy), indexes.Read(done, n)
+		if !slices.Equal(theirs.Intervals, ours) {
+			t.Fatalf("%q of %d is %v; Kubernetes says %v", done, n, ours, theirs.Intervals)
+		}
+		message, want := theirs.Message, theirs.Met
 		o := converted(t, &batch1.Job{Spec: batch1.JobSpec{SuccessPolicy: policy}}, &ob.Job{}).GetSpec().GetSuccessPolicy()
 		rule, got := plan.Met(o, n, ours)
 		if got != want || got && fmt.Sprintf("Matched rules at index %d", rule) != message {
@@ -274,7 +254,7 @@ func jobStatus(r *rand.Rand) batch1.JobStatus {
 
 // Changes of what a Job is to do, and of how it is said to be, are allowed alike.
 func TestChangesOfJobsAreJudgedAlike(t *testing.T) {
-	r, ctx := random(t), context.Background()
+	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		m := meta("w")
@@ -305,13 +285,12 @@ func TestChangesOfJobsAreJudgedAlike(t *testing.T) {
 		if old.Spec.Completions == nil {
 			k.Spec.SuccessPolicy, old.Spec.SuccessPolicy = nil, nil
 		}
-		now, was := internal(t, k, &batch.Job{}), internal(t, old, &batch.Job{})
 		o, before := converted(t, k, &ob.Job{}), converted(t, old, &ob.Job{})
 		ourbatch.DefaultJob(o)
 		ourbatch.DefaultJob(before)
 		keep(o.Metadata, before.Metadata)
 		what := []string{fmt.Sprint(k.Spec), fmt.Sprint(old.Spec)}
-		if report(t, append(what, "update"), compare(theirFaults(jobstrategy.Strategy.ValidateUpdate(ctx, now, was)),
+		if report(t, append(what, "update"), compare(ask[faults](t, "jobs", k, old),
 			ourFaults(ourbatch.ValidateJobUpdate(o, before)))) {
 			bad++
 		}
@@ -320,11 +299,10 @@ func TestChangesOfJobsAreJudgedAlike(t *testing.T) {
 			old.Status = *k.Status.DeepCopy()
 			old.Status.Conditions, old.Status.StartTime = nil, jobStatus(r).StartTime
 		}
-		was = internal(t, old, &batch.Job{})
 		before = converted(t, old, &ob.Job{})
 		ourbatch.DefaultJob(before)
 		keep(o.Metadata, before.Metadata)
-		diff := onlyMeta(compare(theirFaults(jobstrategy.StatusStrategy.ValidateUpdate(ctx, now, was)),
+		diff := onlyMeta(compare(ask[faults](t, "job-statuses", k, old),
 			ourFaults(ourbatch.ValidateJobStatus(o, before))))
 		_, done := indexes.Parse(o.GetStatus().GetCompletedIndexes(), o.GetSpec().GetCompletions())
 		_, lost := indexes.Parse(o.GetStatus().GetFailedIndexes(), o.GetSpec().GetCompletions())

@@ -1,36 +1,20 @@
 package oracle
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"unsafe" // also for go:linkname
 
 	"google.golang.org/protobuf/proto"
 	batch1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	batchinformers "k8s.io/client-go/informers/batch/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	schedulinginformers "k8s.io/client-go/informers/scheduling/v1alpha2"
-	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/controller/job"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	ob "monoplane.dev/api/batch/v1"
@@ -41,34 +25,34 @@ import (
 	"monoplane.dev/rules/jobs"
 )
 
-// jobController returns Kubernetes' controller with a clock.
-//
-//go:linkname jobController k8s.io/kubernetes/pkg/controller/job.newControllerWithClock
-func jobController(context.Context, clientset.Interface, clock.WithTicker, coreinformers.PodInformer,
-	batchinformers.JobInformer, schedulinginformers.WorkloadInformer, schedulinginformers.PodGroupInformer,
-) (*job.Controller, error)
-
-// syncJob takes the Job with a key a step further.
-//
-//go:linkname syncJob k8s.io/kubernetes/pkg/controller/job.(*Controller).syncJob
-func syncJob(c *job.Controller, ctx context.Context, key string) error
-
 // jobWorld is a cluster with one Job in the midst of something.
 type jobWorld struct {
 	*testing.T
 	r     *rand.Rand
 	clock *clocktesting.FakeClock
-	// theirs is the controller of the last step, which knows how often pods have failed.
-	theirs *job.Controller
-	mine   plan.Backoff
-	job    *batch1.Job
-	pods   map[string]*v1.Pod
-	made   int
-	// noCreate, noStatus and kept are what fails in this step: making pods, writing the status, and taking the
-	// finalizers from some pods.
-	noCreate, noStatus bool
-	kept               map[string]bool
-	seen               map[string]int
+	// past are the steps before, of which both know how often pods have failed.
+	past course
+	mine plan.Backoff
+	job  *batch1.Job
+	pods map[string]*v1.Pod
+	made int
+	refused
+	seen map[string]int
+}
+
+// refused is what fails in a step: making pods, writing the status, and taking the finalizers from some pods.
+type refused struct {
+	NoCreate, NoStatus bool
+	Kept               map[string]bool
+}
+
+// jobAnswer is what Kubernetes' controller does in a step: which pods it makes, deletes and lets go, the statuses that
+// it writes, and the one that there is then.
+type jobAnswer struct {
+	Created         []*v1.Pod
+	Remove, Release []string
+	Written         []batch1.JobStatus
+	Status          batch1.JobStatus
 }
 
 // jobStep is what a controller does in one step, in words and in statuses.
@@ -89,90 +73,28 @@ func (s jobStep) String() string {
 	return text
 }
 
-var errRefused = errors.New("refused")
-
 // newPod says which pod is made.
 func newPod(index string, annotations map[string]string) string {
 	return fmt.Sprintf("%s failed %s ignored %s", index, annotations[jobs.Failures], annotations[jobs.Ignored])
 }
 
-// sync takes Kubernetes' controller a step further. It is a new one each time, which waits for nothing of before but
-// has not forgotten how often pods have failed.
+// sync takes Kubernetes' controller a step further.
 func (w *jobWorld) sync() (out jobStep, status batch1.JobStatus, created []*v1.Pod) {
-	ctx, cancel := context.WithCancel(klog.NewContext(w.Context(), klog.Logger{}))
-	client := fake.NewClientset()
-	f := informers.NewSharedInformerFactory(client, 0)
-	status = *w.job.Status.DeepCopy()
-	taken := map[string]bool{}
-	client.PrependReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		switch a := a.(type) {
-		case k8stesting.CreateActionImpl:
-			p := a.GetObject().(*v1.Pod).DeepCopy()
-			if w.noCreate {
-				return true, nil, errRefused
-			}
-			out.create = append(out.create, newPod(p.Annotations[jobs.Index], p.Annotations))
-			created = append(created, p)
-			return true, p, nil
-		case k8stesting.PatchActionImpl:
-			if w.kept[a.GetName()] {
-				return true, nil, errRefused
-			}
-			taken[a.GetName()] = true
-			return true, w.pods[a.GetName()], nil
-		case k8stesting.DeleteActionImpl:
-			out.remove = append(out.remove, a.GetName())
-			return true, nil, nil
-		case k8stesting.UpdateActionImpl:
-			j := a.GetObject().(*batch1.Job).DeepCopy()
-			if told := w.told(&j.Status); !proto.Equal(told, w.told(&status)) {
-				if w.noStatus {
-					return true, nil, errRefused
-				}
-				out.written = append(out.written, told)
-			}
-			status = *j.Status.DeepCopy()
-			return true, j, nil
-		}
-		w.Fatalf("Kubernetes asks for %v", a)
-		return false, nil, nil
-	})
-	c, err := jobController(ctx, client, w.clock, f.Core().V1().Pods(), f.Batch().V1().Jobs(), nil, nil)
-	if err != nil {
-		w.Fatal(err)
+	answer := ask[jobAnswer](w.T, "steps-of-jobs", &w.past, w.job, w.pods, w.refused, w.clock.Now())
+	out.remove, out.release = answer.Remove, answer.Release
+	for _, p := range answer.Created {
+		out.create = append(out.create, newPod(p.Annotations[jobs.Index], p.Annotations))
 	}
-	if w.theirs != nil {
-		*hidden[unsafe.Pointer](c, "podBackoffStore") = *hidden[unsafe.Pointer](w.theirs, "podBackoffStore")
+	for _, s := range answer.Written {
+		out.written = append(out.written, toldOf(w.T, &s))
 	}
-	w.theirs = c
-	if err := f.Batch().V1().Jobs().Informer().GetStore().Add(w.job); err != nil {
-		w.Fatal(err)
-	}
-	for _, p := range w.pods {
-		if err := f.Core().V1().Pods().Informer().GetStore().Add(p); err != nil {
-			w.Fatal(err)
-		}
-	}
-	err = syncJob(c, ctx, "default/j")
-	if err != nil && !errors.Is(err, errRefused) {
-		w.Fatal(err)
-	}
-	cancel()
-	c.Run(ctx, 0) // ends its queues
-	out.release = slices.Collect(maps.Keys(taken))
-	return out, status, created
+	return out, answer.Status, answer.Created
 }
 
-// hidden returns a field of a controller that others do not see.
-func hidden[T any](c *job.Controller, name string) *T {
-	f := reflect.ValueOf(c).Elem().FieldByName(name)
-	return (*T)(unsafe.Pointer(f.UnsafeAddr()))
-}
-
-// told returns a status as it can be compared: lists of pods are in any order, and which of several pods is told of as
-// the one that failed the Job is free.
-func (w *jobWorld) told(s *batch1.JobStatus) *ob.JobStatus {
-	return comparable(converted(w.T, &batch1.Job{Status: *s}, &ob.Job{}).GetStatus())
+// toldOf returns a status as it can be compared: lists of pods are in any order, and which of several pods is told of
+// as the one that failed the Job is free.
+func toldOf(t *testing.T, s *batch1.JobStatus) *ob.JobStatus {
+	return comparable(converted(t, &batch1.Job{Status: *s}, &ob.Job{}).GetStatus())
 }
 
 func comparable(s *ob.JobStatus) *ob.JobStatus {
@@ -200,7 +122,7 @@ func (w *jobWorld) ours() (out jobStep) {
 	name := func(p *corev1.Pod) string { return p.GetMetadata().GetName() }
 	released, taken := map[string]bool{}, map[string]bool{}
 	take := func(p *corev1.Pod) bool {
-		if w.kept[name(p)] {
+		if w.Kept[name(p)] {
 			return false
 		}
 		released[p.GetMetadata().GetUid()], taken[name(p)] = true, true
@@ -209,7 +131,7 @@ func (w *jobWorld) ours() (out jobStep) {
 	s := plan.Begin(j, pods, nil, w.mine, w.clock.Now())
 	work := s.Work()
 	made := 0
-	if !w.noCreate {
+	if !w.NoCreate {
 		made = len(work.Create)
 		for _, n := range work.Create {
 			index := ""
@@ -241,7 +163,7 @@ func (w *jobWorld) ours() (out jobStep) {
 		before = proto.Clone(next).(*ob.JobStatus)
 	}
 	status, release := s.Record()
-	if status == nil || !w.noStatus {
+	if status == nil || !w.NoStatus {
 		if status != nil {
 			write(status)
 			w.mine = s.Backoff()
@@ -250,7 +172,7 @@ func (w *jobWorld) ours() (out jobStep) {
 		for _, p := range release {
 			all = take(p) && all
 		}
-		if next, _ := s.Count(status, released, all); next != nil && !w.noStatus {
+		if next, _ := s.Count(status, released, all); next != nil && !w.NoStatus {
 			write(next)
 		}
 	}
@@ -263,10 +185,10 @@ func (w *jobWorld) ours() (out jobStep) {
 // its server does not take.
 func (w *jobWorld) step() bool {
 	r := w.r
-	w.noCreate, w.noStatus, w.kept = r.IntN(12) == 0, r.IntN(12) == 0, map[string]bool{}
+	w.NoCreate, w.NoStatus, w.Kept = r.IntN(12) == 0, r.IntN(12) == 0, map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		if r.IntN(10) == 0 {
-			w.kept[name] = true
+			w.Kept[name] = true
 		}
 	}
 	mine := w.ours()
@@ -284,7 +206,7 @@ func (w *jobWorld) step() bool {
 	w.since(&mine, &theirs, &status)
 	if got, want := mine.String(), theirs.String(); got != want {
 		w.Fatalf("at %v, refused: create %t, status %t, finalizers of %v\n%s\nKubernetes does\n%s\nof\n%s", w.clock.Now(),
-			w.noCreate, w.noStatus, slices.Sorted(maps.Keys(w.kept)), got, want, w)
+			w.NoCreate, w.NoStatus, slices.Sorted(maps.Keys(w.Kept)), got, want, w)
 	}
 	w.job.Status = status
 	for _, c := range status.Conditions {
@@ -316,7 +238,7 @@ func (w *jobWorld) since(mine, theirs *jobStep, status *batch1.JobStatus) {
 	if n == 0 || mine.written[n-1].StartTime == nil {
 		return
 	}
-	began, only := mine.written[n-1].StartTime, w.told(&w.job.Status)
+	began, only := mine.written[n-1].StartTime, toldOf(w.T, &w.job.Status)
 	only.StartTime = began
 	switch {
 	case len(theirs.written) == n && jobs.Finished(mine.written[n-1]) && theirs.written[n-1].StartTime == nil:
@@ -371,6 +293,11 @@ func (w *jobWorld) end(p *v1.Pod, phase v1.PodPhase) {
 	}
 }
 
+// terminal says whether a pod has ended.
+func terminal(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
+}
+
 // happen has something happen, as agents, the scheduler and people do.
 func (w *jobWorld) happen() {
 	r := w.r
@@ -382,7 +309,7 @@ func (w *jobWorld) happen() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		p := w.pods[name]
-		over := podutil.IsPodTerminal(p)
+		over := terminal(p)
 		switch x := r.IntN(24); {
 		case p.DeletionTimestamp != nil && over && len(p.Finalizers) == 0:
 			delete(w.pods, name)
@@ -425,7 +352,7 @@ func (w *jobWorld) happen() {
 		}
 	case 2: // two of one index, or one too many, as after an adoption
 		for _, name := range slices.Sorted(maps.Keys(w.pods)) {
-			if podutil.IsPodTerminal(w.pods[name]) || w.pods[name].DeletionTimestamp != nil {
+			if terminal(w.pods[name]) || w.pods[name].DeletionTimestamp != nil {
 				continue
 			}
 			w.made++
@@ -533,7 +460,7 @@ func TestJobsAreKeptAlike(t *testing.T) {
 			pods: map[string]*v1.Pod{}, seen: seen,
 		}
 		for range steps {
-			if !w.step() || jobs.Finished(w.told(&w.job.Status)) {
+			if !w.step() || jobs.Finished(toldOf(w.T, &w.job.Status)) {
 				break
 			}
 			w.happen()

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -11,13 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kubernetes/pkg/apis/coordination"
-	coordvalidation "k8s.io/kubernetes/pkg/apis/coordination/validation"
-	"k8s.io/kubernetes/pkg/apis/core"
-	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
-	"k8s.io/kubernetes/pkg/registry/core/node"
 
 	ourcoordination "monoplane.dev/apiserver/kinds/coordination"
 	ourcore "monoplane.dev/apiserver/kinds/core"
@@ -47,9 +39,7 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 		old, k := base(), base()
 		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), append(alter(r, &k.Spec, r.IntN(3), skip),
 			alter(r, &k.Status, r.IntN(3), skip)...)...)
-		now, was := internal(t, k, &core.Node{}), internal(t, old, &core.Node{})
-		created := node.Strategy.Validate(context.Background(), now)
-		updated := node.Strategy.ValidateUpdate(context.Background(), now, was)
+		theirs := ask[verdict](t, "nodes", k, old)
 		n, err := ours(k, &corev1.Node{})
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +50,7 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 		}
 		ourcore.DefaultNode(n)
 		ourcore.DefaultNode(o)
-		onCreate := compare(theirFaults(created), ourFaults(ourcore.ValidateNode(n)))
+		onCreate := compare(theirs.Created, ourFaults(ourcore.ValidateNode(n)))
 		left := onCreate[:0]
 		for _, d := range onCreate {
 			// We look for addresses given twice at creation already.
@@ -70,7 +60,7 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 		}
 		keep(n.Metadata, o.Metadata)
 		if report(t, append(what, "create"), left) || report(t, append(what, "update"),
-			compare(theirFaults(updated), ourFaults(ourcore.ValidateNodeUpdate(n, o)))) {
+			compare(theirs.Updated, ourFaults(ourcore.ValidateNodeUpdate(n, o)))) {
 			bad++
 		}
 	}
@@ -92,7 +82,7 @@ func TestConfigMapsAreJudgedAlike(t *testing.T) {
 		if r.IntN(20) == 0 {
 			k.Data["big"] = strings.Repeat("x", 1<<20)
 		}
-		now, was := internal(t, k, &core.ConfigMap{}), internal(t, old, &core.ConfigMap{})
+		theirs := ask[verdict](t, "configmaps", k, old)
 		m, err := ours(k, &corev1.ConfigMap{})
 		if err != nil {
 			t.Fatal(err)
@@ -101,13 +91,19 @@ func TestConfigMapsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)),
+		if report(t, append(what, "create"), compare(theirs.Created,
 			ourFaults(ourcore.ValidateConfigMap(m)))) ||
-			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)),
+			report(t, append(what, "update"), compare(theirs.Updated,
 				ourFaults(ourcore.ValidateConfigMapUpdate(m, o)))) {
 			bad++
 		}
 	}
+}
+
+// namespaceVerdict has what is wrong with a change of the finalizers, too.
+type namespaceVerdict struct {
+	verdict
+	Finalized faults
 }
 
 func TestNamespacesAreJudgedAlike(t *testing.T) {
@@ -132,7 +128,7 @@ func TestNamespacesAreJudgedAlike(t *testing.T) {
 		if r.IntN(3) == 0 {
 			k.Status.Phase = v1.NamespacePhase(pick(r, words))
 		}
-		now, was := internal(t, k, &core.Namespace{}), internal(t, old, &core.Namespace{})
+		theirs := ask[namespaceVerdict](t, "namespaces", k, old)
 		n, err := ours(k, &corev1.Namespace{})
 		if err != nil {
 			t.Fatal(err)
@@ -143,15 +139,15 @@ func TestNamespacesAreJudgedAlike(t *testing.T) {
 		}
 		ourcore.DefaultNamespace(n)
 		ourcore.DefaultNamespace(o)
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)),
+		if report(t, append(what, "create"), compare(theirs.Created,
 			ourFaults(ourcore.ValidateNamespace(n)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)),
+			report(t, append(what, "update"), onlyMeta(compare(theirs.Updated,
 				ourFaults(ourcore.ValidateNamespaceUpdate(n, o))))) ||
 			report(t, append(what, "status"),
-				onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)),
+				onlyMeta(compare(theirs.Status,
 					ourFaults(ourcore.ValidateNamespaceStatusUpdate(n, o))))) ||
 			report(t, append(what, "finalize"),
-				onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)),
+				onlyMeta(compare(theirs.Finalized,
 					ourFaults(ourcore.ValidateNamespaceFinalizeUpdate(n, o))))) {
 			bad++
 		}
@@ -184,7 +180,7 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 		old, k := base(), base()
 		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Spec, r.IntN(3),
 			func(path string) bool { return !strings.Contains(path, "Time") })...)
-		now, was := internal(t, k, &coordination.Lease{}), internal(t, old, &coordination.Lease{})
+		theirs := ask[verdict](t, "leases", k, old)
 		l, err := ours(k, &oc.Lease{})
 		if err != nil {
 			t.Fatal(err)
@@ -193,9 +189,9 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)),
+		if report(t, append(what, "create"), compare(theirs.Created,
 			ourFaults(ourcoordination.ValidateLease(l)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)),
+			report(t, append(what, "update"), onlyMeta(compare(theirs.Updated,
 				ourFaults(ourcoordination.ValidateLeaseUpdate(l, o))))) {
 			bad++
 		}
@@ -223,13 +219,12 @@ func TestEventsAreJudgedAlike(t *testing.T) {
 			// The name is checked elsewhere in Kubernetes, metadata in the generic part.
 			return !strings.Contains(path, "Time") && !strings.HasPrefix(path, ".Name") || path == ".Namespace"
 		})
-		in := internal(t, k, &core.Event{})
 		e, err := ours(k, &corev1.Event{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		errs := corevalidation.ValidateEventCreate(in, schema.GroupVersion{Version: "v1"})
-		if report(t, what, onlyMeta(compare(theirFaults(errs), ourFaults(ourcore.ValidateEvent(e))))) {
+		theirs := ask[faults](t, "events", k)
+		if report(t, what, onlyMeta(compare(theirs, ourFaults(ourcore.ValidateEvent(e))))) {
 			bad++
 		}
 	}
@@ -253,7 +248,6 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 		return e
 	}
 	r := random(t)
-	group := schema.GroupVersion{Group: "events.k8s.io", Version: "v1"}
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old := base(r.IntN(2) == 0)
@@ -262,7 +256,7 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 			// The name is checked elsewhere in Kubernetes, metadata in the generic part.
 			return !strings.Contains(path, "Time") && !strings.HasPrefix(path, ".Name") || path == ".Namespace"
 		})
-		now, was := internal(t, k, &core.Event{}), internal(t, old, &core.Event{})
+		theirs := ask[verdict](t, "events-v1", k, old)
 		e, err := ours(k, &oe.Event{})
 		if err != nil {
 			t.Fatal(err)
@@ -271,9 +265,9 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)),
+		created := onlyMeta(compare(theirs.Created,
 			ourFaults(ourevents.ValidateEvent(e))))
-		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)),
+		updated := onlyMeta(compare(theirs.Updated,
 			ourFaults(ourevents.ValidateEventUpdate(e, o))))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), updated) {
 			bad++
@@ -299,7 +293,7 @@ func TestDeleteOptionsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report(t, []string{k.String()}, compare(theirFaults(metavalidation.ValidateDeleteOptions(k)),
+		report(t, []string{k.String()}, compare(ask[faults](t, "delete-options", k),
 			ourFaults(validation.DeleteOptions(o))))
 	}
 }
@@ -341,7 +335,7 @@ func TestSecretsAreJudgedAlike(t *testing.T) {
 		if r.IntN(3) == 0 {
 			maps.Copy(old.Data, k.Data)
 		}
-		now, was := internal(t, k, &core.Secret{}), internal(t, old, &core.Secret{})
+		theirs := ask[verdict](t, "secrets", k, old)
 		s, err := ours(k, &corev1.Secret{})
 		if err != nil {
 			t.Fatal(err)
@@ -357,9 +351,9 @@ func TestSecretsAreJudgedAlike(t *testing.T) {
 			// Nobody fills such secrets in.
 			maps.DeleteFunc(created, func(f fault, _ bool) bool { return f.kind == "FieldValueForbidden" && f.field == "type" })
 		}
-		if report(t, append(what, "create"), compare(redacted(theirFaults(corevalidation.ValidateSecret(now))), created)) ||
+		if report(t, append(what, "create"), compare(redacted(theirs.Created), created)) ||
 			report(t, append(what, "update"),
-				onlyMeta(compare(redacted(theirFaults(corevalidation.ValidateSecretUpdate(now, was))),
+				onlyMeta(compare(redacted(theirs.Updated),
 					redacted(ourFaults(ourcore.ValidateSecretUpdate(s, o)))))) {
 			bad++
 		}
@@ -368,9 +362,9 @@ func TestSecretsAreJudgedAlike(t *testing.T) {
 
 // redacted makes what is said of credentials for registries the same: Kubernetes repeats what its decoder says, which
 // may quote from the secret.
-func redacted(faults map[fault]bool) map[fault]bool {
-	out := map[fault]bool{}
-	for f := range faults {
+func redacted(all faults) faults {
+	out := faults{}
+	for f := range all {
 		if strings.Contains(f.message, "<secret contents redacted>") {
 			f.message = "redacted"
 		}

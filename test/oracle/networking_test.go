@@ -1,8 +1,6 @@
 package oracle
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -13,15 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/networking"
-	_ "k8s.io/kubernetes/pkg/apis/networking/install"
-	"k8s.io/kubernetes/pkg/registry/networking/ingress"
-	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
-	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 
 	on "monoplane.dev/api/networking/v1"
 	"monoplane.dev/apierrors"
@@ -202,24 +191,25 @@ func randomNetworkPolicy(r *rand.Rand) *networkingv1.NetworkPolicy {
 type warnedKind[K interface {
 	upstream
 	runtime.Object
-}, I runtime.Object, O proto.Message] struct {
-	group    string // "networking.k8s.io" when empty
-	random   func(*rand.Rand) K
-	internal func() I
-	ours     func() O
-	fill     func(O)
-	// The rules of Kubernetes and ours; those of the status are nil where there is none.
-	theirs, theirChange, theirStatus func(ctx context.Context, now, was I) field.ErrorList
-	mine                             func(O) []apierrors.Cause
-	change, status                   func(now, was O) []apierrors.Cause
+}, O proto.Message] struct {
+	topic  string
+	random func(*rand.Rand) K
+	ours   func() O
+	fill   func(O)
+	// Our rules; that of the status is nil where there is none.
+	mine           func(O) []apierrors.Cause
+	change, status func(now, was O) []apierrors.Cause
 }
 
-func (n warnedKind[K, I, O]) judge(t *testing.T) {
+// filledVerdict has the object with what was left out, too, in protobuf.
+type filledVerdict struct {
+	verdict
+	Filled []byte
+}
+
+func (n warnedKind[K, O]) judge(t *testing.T) {
 	t.Helper()
 	r := random(t)
-	// Kubernetes logs where its written and its declared rules disagree.
-	ctx := genericapirequest.WithRequestInfo(klog.NewContext(context.Background(), klog.Logger{}),
-		&genericapirequest.RequestInfo{APIGroup: cmp.Or(n.group, "networking.k8s.io"), APIVersion: "v1"})
 	bad, fine := 0, 0
 	for i := 0; i < *count && bad < 25; i++ {
 		k, old := n.random(r), n.random(r)
@@ -227,13 +217,15 @@ func (n warnedKind[K, I, O]) judge(t *testing.T) {
 			old = k.DeepCopyObject().(K)
 		}
 		what := []string{fmt.Sprint(k), "of", fmt.Sprint(old)}
-		now, was := internal(t, k, n.internal()), internal(t, old, n.internal())
+		theirs := ask[filledVerdict](t, n.topic, k, old)
 		o, before := converted(t, k, n.ours()), converted(t, old, n.ours())
 		n.fill(o)
 		n.fill(before)
-		full := k.DeepCopyObject().(K)
-		legacyscheme.Scheme.Default(full)
-		if want := converted(t, full, n.ours()); !proto.Equal(o, want) {
+		want := n.ours()
+		if err := proto.Unmarshal(theirs.Filled, want); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(o, want) {
 			bad++
 			t.Errorf("defaults: Kubernetes %v\nMonoplane  %v", want, o)
 		}
@@ -241,12 +233,11 @@ func (n warnedKind[K, I, O]) judge(t *testing.T) {
 		if len(mine) == 0 {
 			fine++
 		}
-		if judged(t, what, func() map[fault]bool { return theirFaults(n.theirs(ctx, now, was)) },
-			func() map[fault]bool { return theirFaults(n.theirChange(ctx, now, was)) }, mine, n.change(o, before)) {
+		if judged(t, what, theirs.verdict, mine, n.change(o, before)) {
 			bad++
 		}
-		if n.status != nil && report(t, append(what, "status"), onlyMeta(compare(
-			theirFaults(n.theirStatus(ctx, now, was)), ourFaults(n.status(o, before))))) {
+		if n.status != nil && report(t, append(what, "status"), onlyMeta(compare(theirs.Status,
+			ourFaults(n.status(o, before))))) {
 			bad++
 		}
 	}
@@ -257,18 +248,9 @@ func (n warnedKind[K, I, O]) judge(t *testing.T) {
 
 // spec: OBJ-3
 func TestIngressesAreJudgedAlike(t *testing.T) {
-	warnedKind[*networkingv1.Ingress, *networking.Ingress, *on.Ingress]{
-		random: randomIngress, internal: func() *networking.Ingress { return &networking.Ingress{} },
+	warnedKind[*networkingv1.Ingress, *on.Ingress]{
+		topic: "ingresses", random: randomIngress,
 		ours: func() *on.Ingress { return &on.Ingress{} }, fill: ournetworking.DefaultIngress,
-		theirs: func(ctx context.Context, now, _ *networking.Ingress) field.ErrorList {
-			return ingress.Strategy.Validate(ctx, now)
-		},
-		theirChange: func(ctx context.Context, now, was *networking.Ingress) field.ErrorList {
-			return ingress.Strategy.ValidateUpdate(ctx, now, was)
-		},
-		theirStatus: func(ctx context.Context, now, was *networking.Ingress) field.ErrorList {
-			return ingress.StatusStrategy.ValidateUpdate(ctx, now, was)
-		},
 		mine: ournetworking.ValidateIngress, change: ournetworking.ValidateIngressUpdate,
 		status: ournetworking.ValidateIngressStatusUpdate,
 	}.judge(t)
@@ -276,30 +258,18 @@ func TestIngressesAreJudgedAlike(t *testing.T) {
 
 // spec: OBJ-3
 func TestIngressClassesAreJudgedAlike(t *testing.T) {
-	warnedKind[*networkingv1.IngressClass, *networking.IngressClass, *on.IngressClass]{
-		random: randomIngressClass, internal: func() *networking.IngressClass { return &networking.IngressClass{} },
+	warnedKind[*networkingv1.IngressClass, *on.IngressClass]{
+		topic: "ingressclasses", random: randomIngressClass,
 		ours: func() *on.IngressClass { return &on.IngressClass{} }, fill: ournetworking.DefaultIngressClass,
-		theirs: func(ctx context.Context, now, _ *networking.IngressClass) field.ErrorList {
-			return ingressclass.Strategy.Validate(ctx, now)
-		},
-		theirChange: func(ctx context.Context, now, was *networking.IngressClass) field.ErrorList {
-			return ingressclass.Strategy.ValidateUpdate(ctx, now, was)
-		},
 		mine: ournetworking.ValidateIngressClass, change: ournetworking.ValidateIngressClassUpdate,
 	}.judge(t)
 }
 
 // spec: OBJ-3
 func TestNetworkPoliciesAreJudgedAlike(t *testing.T) {
-	warnedKind[*networkingv1.NetworkPolicy, *networking.NetworkPolicy, *on.NetworkPolicy]{
-		random: randomNetworkPolicy, internal: func() *networking.NetworkPolicy { return &networking.NetworkPolicy{} },
+	warnedKind[*networkingv1.NetworkPolicy, *on.NetworkPolicy]{
+		topic: "networkpolicies", random: randomNetworkPolicy,
 		ours: func() *on.NetworkPolicy { return &on.NetworkPolicy{} }, fill: ournetworking.DefaultNetworkPolicy,
-		theirs: func(ctx context.Context, now, _ *networking.NetworkPolicy) field.ErrorList {
-			return networkpolicy.Strategy.Validate(ctx, now)
-		},
-		theirChange: func(ctx context.Context, now, was *networking.NetworkPolicy) field.ErrorList {
-			return networkpolicy.Strategy.ValidateUpdate(ctx, now, was)
-		},
 		mine: ournetworking.ValidateNetworkPolicy, change: ournetworking.ValidateNetworkPolicyUpdate,
 	}.judge(t)
 }

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,11 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,30 +22,6 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest"
 )
-
-// sources returns a file of Kubernetes' sources.
-func sources(t *testing.T, path ...string) []byte {
-	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
-	if err != nil {
-		t.Fatalf("where are the sources of Kubernetes? %v", err)
-	}
-	text, err := os.ReadFile(filepath.Join(append([]string{strings.TrimSpace(string(dir))}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// published returns a document of OpenAPI that Kubernetes publishes with its sources.
-func published(t *testing.T, name string) map[string]any {
-	t.Helper()
-	var v map[string]any
-	if err := json.Unmarshal(sources(t, "api", "openapi-spec", name), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 // front serves the documents of the API, and nothing else.
 func front(t *testing.T) func(path string) map[string]any {
@@ -143,6 +114,29 @@ func told(schema map[string]any) map[string]any {
 	return out
 }
 
+// publishedGroup is what Kubernetes publishes of a version of a group: what programs read of its schemas, and the
+// operations by their methods and paths.
+type publishedGroup struct {
+	Schemas    map[string]map[string]any
+	Operations map[string]map[string]any
+}
+
+// operationKeys are what is compared of operations.
+var operationKeys = []string{"operationId", "x-kubernetes-action", "x-kubernetes-group-version-kind"}
+
+// canonical is a value as it comes out of JSON.
+func canonical(t *testing.T, v any) (out any) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // differences lists in which leaves two values differ, by their paths.
 func differences(path string, theirs, ours any) []string {
 	a, isMap := theirs.(map[string]any)
@@ -184,26 +178,26 @@ func TestSchemasAreThoseOfKubernetes(t *testing.T) {
 			continue
 		}
 		ours := get("/openapi/v3/" + gv)
-		theirs := published(t, "v3/"+strings.ReplaceAll(gv, "/", "__")+"_openapi.json")
+		theirs := ask[publishedGroup](t, "openapi", gv)
 		for name, schema := range under(ours, "components", "schemas") {
-			their := under(theirs, "components", "schemas", name)
+			their := theirs.Schemas[name]
 			if their == nil {
 				t.Errorf("%s: Kubernetes has no schema %s", gv, name)
 				continue
 			}
 			schemas++
-			for _, d := range differences(name, told(their), told(schema.(map[string]any))) {
+			for _, d := range differences(name, map[string]any(their), canonical(t, told(schema.(map[string]any)))) {
 				t.Error(d)
 			}
 		}
 		for path, item := range under(ours, "paths") {
 			for method, op := range item.(map[string]any) {
 				operations++
-				their := under(theirs, "paths", path, method)
+				their := theirs.Operations[method+" "+path]
 				if their == nil && ownOperations[method+" "+path] != "" {
 					continue
 				}
-				for _, key := range []string{"operationId", "x-kubernetes-action", "x-kubernetes-group-version-kind"} {
+				for _, key := range operationKeys {
 					if !reflect.DeepEqual(their[key], at(op, key)) {
 						t.Errorf("%s %s: %s: Kubernetes %v, Monoplane %v", method, path, key, their[key], at(op, key))
 					}
@@ -217,39 +211,10 @@ func TestSchemasAreThoseOfKubernetes(t *testing.T) {
 	t.Logf("%d schemas, %d operations", schemas, operations)
 }
 
-// generatedValues returns the values that fields may have, by the names of schema and field, from the code that is
-// generated from Kubernetes' types: they are not in the documents that it publishes.
-func generatedValues(t *testing.T) map[string]any {
-	t.Helper()
-	function := regexp.MustCompile(`^func schema_k8sio_api_(\w+?)_(v\w+?)_(\w+)\(`)
-	property := regexp.MustCompile(`^\t{5}"(\w+)": \{`)
-	enum := regexp.MustCompile(`Enum: +\[\]interface\{\}\{(.*)\}`)
-	all := make(map[string]any)
-	var schema, field string
-	lines := bytes.SplitSeq(sources(t, "pkg", "generated", "openapi", "zz_generated.openapi.go"), []byte("\n"))
-	for line := range lines {
-		if bytes.HasPrefix(line, []byte("func ")) {
-			schema = ""
-		}
-		if m := function.FindSubmatch(line); m != nil {
-			schema = fmt.Sprintf("io.k8s.api.%s.%s.%s", m[1], m[2], m[3])
-		} else if m := property.FindSubmatch(line); m != nil {
-			field = string(m[1])
-		} else if m := enum.FindSubmatch(line); m != nil && schema != "" {
-			var values []any
-			if err := json.Unmarshal([]byte("["+string(m[1])+"]"), &values); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			all[schema+"."+field] = values
-		}
-	}
-	return all
-}
-
 // The values that a field may have are those that Kubernetes knows of it. spec: CLI-2
 func TestValuesAreThoseOfKubernetes(t *testing.T) {
 	get := front(t)
-	theirs := generatedValues(t)
+	theirs := ask[map[string]any](t, "openapi-values")
 	seen := make(map[string]bool)
 	for gv := range under(get("/openapi/v3"), "paths") {
 		for name, schema := range under(get("/openapi/v3/"+gv), "components", "schemas") {
@@ -291,27 +256,26 @@ func TestOperationsOfKubernetesAreServed(t *testing.T) {
 			continue
 		}
 		ours := under(get("/openapi/v3/"+gv), "paths")
-		theirs := published(t, "v3/"+strings.ReplaceAll(gv, "/", "__")+"_openapi.json")
+		theirs := ask[publishedGroup](t, "openapi", gv)
 		kinds := make(map[any]bool) // that ours have something to do with
 		for _, item := range ours {
 			for _, op := range item.(map[string]any) {
 				kinds[at(op, "x-kubernetes-group-version-kind", "kind")] = true
 			}
 		}
-		for path, item := range under(theirs, "paths") {
-			for method, op := range item.(map[string]any) {
-				if method == "parameters" || !kinds[at(op, "x-kubernetes-group-version-kind", "kind")] {
-					continue
-				}
-				if at(op, "x-kubernetes-action") == "watch" {
-					continue // of one object, which a list with a field selector watches
-				}
-				if strings.Contains(path, "/nodes/{name}/proxy") && method != "get" {
-					continue // agents answer questions, and take no orders from others than the server
-				}
-				if at(ours, path, method) == nil {
-					t.Errorf("%s %s is missing", method, path)
-				}
+		for operation, op := range theirs.Operations {
+			method, path, _ := strings.Cut(operation, " ")
+			if !kinds[at(op, "x-kubernetes-group-version-kind", "kind")] {
+				continue
+			}
+			if op["x-kubernetes-action"] == "watch" {
+				continue // of one object, which a list with a field selector watches
+			}
+			if strings.Contains(path, "/nodes/{name}/proxy") && method != "get" {
+				continue // agents answer questions, and take no orders from others than the server
+			}
+			if at(ours, path, method) == nil {
+				t.Errorf("%s is missing", operation)
 			}
 		}
 	}

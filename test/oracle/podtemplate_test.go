@@ -1,14 +1,10 @@
 package oracle
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
 
 	corev1 "monoplane.dev/api/core/v1"
 	ourcore "monoplane.dev/apiserver/kinds/core"
@@ -21,6 +17,12 @@ func templateOf(p *v1.Pod) *v1.PodTemplate {
 	t.ResourceVersion = "1"
 	t.Template.Labels, t.Template.Annotations = p.Labels, p.Annotations
 	return t
+}
+
+// madeTemplate has the template as it is stored, unless it is wrong.
+type madeTemplate struct {
+	verdict
+	Object *v1.PodTemplate
 }
 
 // spec: OBJ-3, OBJ-4
@@ -37,9 +39,7 @@ func TestPodTemplatesAreJudgedAlike(t *testing.T) {
 		old, k := templateOf(base()), templateOf(base())
 		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Template.Spec, r.IntN(4), not)...)
 		what = append(what, alter(r, &k.Template.ObjectMeta, r.IntN(2), nil)...)
-		now, was := internal(t, k, &core.PodTemplate{}), internal(t, old, &core.PodTemplate{})
-		created := podtemplate.Strategy.Validate(context.Background(), now)
-		updated := podtemplate.Strategy.ValidateUpdate(context.Background(), now, was)
+		theirs := ask[madeTemplate](t, "podtemplates", k, old)
 		mine, err := ours(k, &corev1.PodTemplate{})
 		if err != nil {
 			t.Fatal(err)
@@ -50,13 +50,9 @@ func TestPodTemplatesAreJudgedAlike(t *testing.T) {
 		}
 		ourcore.DefaultPodTemplate(mine)
 		ourcore.DefaultPodTemplate(before)
-		diff := compare(theirFaults(created), ourFaults(ourcore.ValidatePodTemplate(mine)))
-		if len(created) == 0 {
-			out := &v1.PodTemplate{}
-			if err := legacyscheme.Scheme.Convert(now, out, nil); err != nil {
-				t.Fatal(err)
-			}
-			want, err := ours(out, &corev1.PodTemplate{})
+		diff := compare(theirs.Created, ourFaults(ourcore.ValidatePodTemplate(mine)))
+		if len(theirs.Created) == 0 {
+			want, err := ours(theirs.Object, &corev1.PodTemplate{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +62,7 @@ func TestPodTemplatesAreJudgedAlike(t *testing.T) {
 		}
 		keep(mine.Metadata, before.Metadata)
 		if report(t, append(what, "create"), diff) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(updated),
+			report(t, append(what, "update"), onlyMeta(compare(theirs.Updated,
 				ourFaults(ourcore.ValidatePodTemplateUpdate(mine, before))))) {
 			bad++
 		}

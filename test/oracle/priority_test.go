@@ -1,22 +1,13 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/informers"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/scheduling"
-	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
-	theirpriority "k8s.io/kubernetes/plugin/pkg/admission/priority"
 
 	ourerrors "monoplane.dev/apierrors"
 	ourscheduling "monoplane.dev/apiserver/kinds/scheduling"
@@ -44,7 +35,7 @@ func TestPriorityClassesAreJudgedAlike(t *testing.T) {
 		old := base(r)
 		k := old.DeepCopy()
 		what := alter(r, k, r.IntN(4), nil)
-		now, was := internal(t, k, &scheduling.PriorityClass{}), internal(t, old, &scheduling.PriorityClass{})
+		theirs := ask[verdict](t, "priorityclasses", k, old)
 		c, err := ours(k, &os.PriorityClass{})
 		if err != nil {
 			t.Fatal(err)
@@ -56,10 +47,10 @@ func TestPriorityClassesAreJudgedAlike(t *testing.T) {
 		ourscheduling.DefaultPriorityClass(c)
 		ourscheduling.DefaultPriorityClass(o)
 		what = append(what, fmt.Sprintf("%s %d", k.Name, k.Value))
-		if report(t, append(what, "create"), compare(theirFaults(schedulingvalidation.ValidatePriorityClass(now)),
+		if report(t, append(what, "create"), compare(theirs.Created,
 			ourFaults(ourscheduling.ValidatePriorityClass(c)))) ||
 			report(t, append(what, "update"),
-				onlyMeta(compare(theirFaults(schedulingvalidation.ValidatePriorityClassUpdate(now, was)),
+				onlyMeta(compare(theirs.Updated,
 					ourFaults(ourscheduling.ValidatePriorityClassUpdate(c, o))))) {
 			bad++
 		}
@@ -79,7 +70,7 @@ func TestPodsGetTheSamePriority(t *testing.T) {
 		if r.IntN(3) == 0 {
 			k.Spec.PreemptionPolicy = ptr(pick(r, []v1.PreemptionPolicy{"Never", "PreemptLowerPriority"}))
 		}
-		want, got := theirPriority(t, k, classes), ourPriority(t, k, classes)
+		want, got := ask[string](t, "priorities", k, classes), ourPriority(t, k, classes)
 		if got != want {
 			t.Fatalf("classes %v\npod %v\nKubernetes %s\nMonoplane  %s", classes, k.Spec, want, got)
 		}
@@ -99,30 +90,6 @@ func randomClasses(r *rand.Rand) []*schedulingv1.PriorityClass {
 		}
 	}
 	return out
-}
-
-// theirPriority shows what the admission plugin of Kubernetes makes of a new pod.
-func theirPriority(t *testing.T, k *v1.Pod, classes []*schedulingv1.PriorityClass) string {
-	t.Helper()
-	factory := informers.NewSharedInformerFactory(nil, 0)
-	for _, c := range classes {
-		if err := factory.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plugin := theirpriority.NewPlugin()
-	plugin.SetExternalKubeInformerFactory(factory)
-	in := internal(t, k, &core.Pod{})
-	attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
-		core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
-	if err := plugin.Admit(context.Background(), attrs, nil); err != nil {
-		return fmt.Sprint(apierrors.ReasonForError(err), " ", err)
-	}
-	out := &v1.Pod{}
-	if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint(out.Spec.PriorityClassName, " ", *out.Spec.Priority, " ", *out.Spec.PreemptionPolicy)
 }
 
 // ourPriority shows what Monoplane makes of it, which differs from the server in where the class is looked up.

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -10,15 +9,6 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/informers"
-	k8sfake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/node"
-	_ "k8s.io/kubernetes/pkg/apis/node/install"
-	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
-	admissionplugin "k8s.io/kubernetes/plugin/pkg/admission/runtimeclass"
 
 	corev1 "monoplane.dev/api/core/v1"
 	on "monoplane.dev/api/node/v1"
@@ -49,7 +39,7 @@ func TestRuntimeClassesAreJudgedAlike(t *testing.T) {
 				k.Overhead.PodFixed[name] = q
 			}
 		}
-		now, was := internal(t, k, &node.RuntimeClass{}), internal(t, old, &node.RuntimeClass{})
+		theirs := ask[verdict](t, "runtimeclasses", k, old)
 		o, err := ours(k, &on.RuntimeClass{})
 		if err != nil {
 			t.Fatal(err)
@@ -60,9 +50,9 @@ func TestRuntimeClassesAreJudgedAlike(t *testing.T) {
 		}
 		ournode.DefaultRuntimeClass(o)
 		ournode.DefaultRuntimeClass(before)
-		created := compare(theirFaults(runtimeclass.Strategy.Validate(context.Background(), now)),
+		created := compare(theirs.Created,
 			ourFaults(ournode.ValidateRuntimeClass(o)))
-		updated := compare(theirFaults(runtimeclass.Strategy.ValidateUpdate(context.Background(), now, was)),
+		updated := compare(theirs.Updated,
 			ourFaults(ournode.ValidateRuntimeClassUpdate(o, before)))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), onlyMeta(updated)) {
 			bad++
@@ -87,22 +77,7 @@ func TestRuntimeClassesGivePodsTheSame(t *testing.T) {
 		if r.IntN(3) == 0 {
 			p.Spec.Overhead = amounts("cpu", pick(r, []string{"250m", "0.25", "1"}), "memory", "64Mi")
 		}
-		in := internal(t, p, &core.Pod{})
-		attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
-			core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
-		plugin := admissionplugin.NewRuntimeClass()
-		client := k8sfake.NewClientset(class)
-		plugin.SetExternalKubeClientSet(client)
-		factory := informers.NewSharedInformerFactory(client, 0)
-		plugin.SetExternalKubeInformerFactory(factory)
-		if err := factory.Node().V1().RuntimeClasses().Informer().GetStore().Add(class); err != nil {
-			t.Fatal(err)
-		}
-		err := plugin.Admit(context.Background(), attrs, nil)
-		if err == nil {
-			err = plugin.Validate(context.Background(), attrs, nil)
-		}
-
+		admission := ask[admitted](t, "runtimeclass-admissions", class, p)
 		mine, convertErr := ours(p, &corev1.Pod{})
 		if convertErr != nil {
 			t.Fatal(convertErr)
@@ -112,19 +87,15 @@ func TestRuntimeClassesGivePodsTheSame(t *testing.T) {
 			t.Fatal(convertErr)
 		}
 		myErr := pod.ApplyRuntimeClass(mine, c)
-		if (err == nil) != (myErr == nil) {
-			t.Fatalf("after %v: %v by Kubernetes, %v by Monoplane\n%v\n%v", what, err, myErr, class, p.Spec)
+		if (admission.Refused == "") != (myErr == nil) {
+			t.Fatalf("after %v: %q by Kubernetes, %v by Monoplane\n%v\n%v", what, admission.Refused, myErr, class, p.Spec)
 		}
-		if err != nil {
+		if myErr != nil {
 			refused++
 			continue
 		}
 		given++
-		out := &v1.Pod{}
-		if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
-			t.Fatal(err)
-		}
-		want := ourPod(t, out).Spec
+		want := ourPod(t, admission.Pod).Spec
 		for _, part := range []func(*corev1.PodSpec) *corev1.PodSpec{
 			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{NodeSelector: s.NodeSelector} },
 			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{Tolerations: s.Tolerations} },

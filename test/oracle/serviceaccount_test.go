@@ -1,19 +1,12 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/informers"
-	k8sfake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/core"
-	admissionplugin "k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/kinds/core/pod"
@@ -84,24 +77,10 @@ func withAccount(r *rand.Rand) *v1.Pod {
 	return p
 }
 
-// sameName gives the volume that Kubernetes has added the name that it has here, where it is the same in all pods.
-func sameName(p *v1.Pod) {
-	const prefix, name = "kube-api-access-", "kube-api-access-token"
-	last := len(p.Spec.Volumes) - 1
-	if last < 0 || len(p.Spec.Volumes[last].Name) != len(name) || !strings.HasPrefix(p.Spec.Volumes[last].Name, prefix) {
-		return
-	}
-	was := p.Spec.Volumes[last].Name
-	p.Spec.Volumes[last].Name = name
-	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range containers {
-			for j := range containers[i].VolumeMounts {
-				if m := &containers[i].VolumeMounts[j]; m.Name == was {
-					m.Name = name
-				}
-			}
-		}
-	}
+// admitted is a pod as Kubernetes' admission lets it be created, unless it refuses to.
+type admitted struct {
+	Refused string
+	Pod     *v1.Pod
 }
 
 // A pod gets of its service account, or is refused because of it, what Kubernetes' admission gives it.
@@ -110,20 +89,7 @@ func TestServiceAccountsGivePodsTheSame(t *testing.T) {
 	given, refused := 0, 0
 	for range min(*count, 2000) {
 		account, p := accountOf(r), withAccount(r)
-		in := internal(t, p, &core.Pod{})
-		attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
-			core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
-		plugin := admissionplugin.NewServiceAccount()
-		plugin.MountServiceAccountToken = true
-		client := k8sfake.NewClientset(account)
-		plugin.SetExternalKubeClientSet(client)
-		factory := informers.NewSharedInformerFactory(client, 0)
-		plugin.SetExternalKubeInformerFactory(factory)
-		if err := factory.Core().V1().ServiceAccounts().Informer().GetStore().Add(account); err != nil {
-			t.Fatal(err)
-		}
-		err := plugin.Admit(context.Background(), attrs, nil)
-
+		theirs := ask[admitted](t, "serviceaccount-admissions", account, p)
 		mine, convertErr := ours(p, &corev1.Pod{})
 		if convertErr != nil {
 			t.Fatal(convertErr)
@@ -133,23 +99,18 @@ func TestServiceAccountsGivePodsTheSame(t *testing.T) {
 			t.Fatal(convertErr)
 		}
 		myErr := pod.ApplyServiceAccount(mine, a)
-		if (err == nil) != (myErr == nil) || err != nil && !strings.HasSuffix(myErr.Error(), err.Error()) {
-			t.Fatalf("%v by Kubernetes, %v by Monoplane\n%v\n%v", err, myErr, account, p.Spec)
+		if (theirs.Refused == "") != (myErr == nil) || myErr != nil && !strings.HasSuffix(myErr.Error(), theirs.Refused) {
+			t.Fatalf("%q by Kubernetes, %v by Monoplane\n%v\n%v", theirs.Refused, myErr, account, p.Spec)
 		}
-		if err != nil {
+		if myErr != nil {
 			refused++
 			continue
 		}
 		given++
-		out := &v1.Pod{}
-		if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
-			t.Fatal(err)
-		}
-		sameName(out)
-		theirs := ourPod(t, out)
-		pod.Default(theirs)
+		admittedPod := ourPod(t, theirs.Pod)
+		pod.Default(admittedPod)
 		pod.Default(mine)
-		want := theirs.Spec
+		want := admittedPod.Spec
 		for _, part := range []func(*corev1.PodSpec) *corev1.PodSpec{
 			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{ImagePullSecrets: s.ImagePullSecrets} },
 			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{Volumes: s.Volumes} },

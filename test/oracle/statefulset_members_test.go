@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,13 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/kubernetes/pkg/controller/history"
-	"k8s.io/kubernetes/pkg/controller/statefulset"
-	"k8s.io/kubernetes/pkg/features"
 
 	oa "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -312,68 +304,64 @@ func (c *cast) happen(r *rand.Rand, set *apps1.StatefulSet, now *time.Time) {
 	*now = now.Add(time.Duration(r.IntN(40)) * time.Second)
 }
 
+// castState is a cast as it is told to Kubernetes' code, and by it.
+type castState struct {
+	Pods   map[string]*v1.Pod
+	Claims map[string]*v1.PersistentVolumeClaim
+	Made   int
+	Status *apps1.StatefulSetStatus
+}
+
+func castOf(c *cast) castState { return castState{c.pods, c.claims, c.made, c.status} }
+
+func (s castState) cast() *cast {
+	c := (&cast{pods: s.Pods, claims: s.Claims, made: s.Made}).copy()
+	c.status = s.Status.DeepCopy()
+	return c
+}
+
+// castStep is what there is after a step, what went wrong with it, and the image in the template of each revision.
+type castStep struct {
+	After  castState
+	Wrong  string
+	Images map[string]string
+}
+
 // In the same histories the same pods and claims are made, changed and deleted as by Kubernetes, and the same status is
 // written. spec: WORK-2
 func TestStatefulSetsAreKeptAlike(t *testing.T) {
 	r := random(t)
 	for range *count/20 + 1 {
-		set, theirs, now := newSet(r), (&cast{}).copy(), time.Unix(1_800_000_000, 0)
-		many := set.Spec.UpdateStrategy.RollingUpdate != nil && set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil
-		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(
-			map[string]bool{string(features.MaxUnavailableStatefulSet): many}); err != nil {
-			t.Fatal(err)
-		}
-		revisions := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().ControllerRevisions()
-		control := statefulset.NewDefaultStatefulSetControl(
-			statefulset.NewStatefulPodControlFromManager(theirs, &record.FakeRecorder{}), theirs,
-			history.NewFakeHistory(revisions))
+		set, there, now := newSet(r), (&cast{}).copy(), time.Unix(1_800_000_000, 0)
+		past := &course{}
 		for range 40 {
-			before := theirs.copy()
-			var pods []*v1.Pod
-			for _, p := range before.pods {
-				pods = append(pods, p)
-			}
-			theirs.status = set.Status.DeepCopy()
-			_, theirErr := control.UpdateStatefulSet(t.Context(), set, pods, now)
+			before := there.copy()
+			answer := ask[castStep](t, "steps-of-statefulsets", past, set, castOf(there), now)
+			theirs, theirErr := answer.After.cast(), answer.Wrong
 			mine := before.copy()
-			images := revisionImages(t, revisions.Informer().GetStore().List())
-			got := decideOn(t, set, before, theirs.status.UpdateRevision, images, now)
+			got := decideOn(t, set, before, theirs.status.UpdateRevision, answer.Images, now)
 			err := mine.act(t, got)
 			if err == nil {
 				got.Status.CurrentReplicas -= got.Updated
 			}
 			o := converted(t, set, &oa.StatefulSet{})
 			members.Complete(o, got.Status)
-			if err != nil && theirErr != nil {
+			if err != nil && theirErr != "" {
 				// Kubernetes gives the claims that it made their owners in a second write, which it did not come to.
 				mine.claims, before.claims = theirs.claims, theirs.claims
 			}
-			if (err == nil) != (theirErr == nil) || mine.String() != theirs.String() {
-				t.Fatalf("after %v (Kubernetes: %v)\n%s\nKubernetes has\n%s\nwhere there was\n%s\nof %v\nstatus %v", err,
+			if (err == nil) != (theirErr == "") || mine.String() != theirs.String() {
+				t.Fatalf("after %v (Kubernetes: %q)\n%s\nKubernetes has\n%s\nwhere there was\n%s\nof %v\nstatus %v", err,
 					theirErr, mine, theirs, before, set.Spec, set.Status)
 			}
 			if err == nil {
 				sameStatefulStatus(t, got.Status, theirs.status, before)
 			}
 			set.Status = *theirs.status.DeepCopy()
-			theirs.happen(r, set, &now)
+			there = theirs
+			there.happen(r, set, &now)
 		}
 	}
-}
-
-// revisionImages returns the image in the template of each revision.
-func revisionImages(t *testing.T, all []any) map[string]string {
-	t.Helper()
-	images := map[string]string{}
-	for _, o := range all {
-		revision := o.(*apps1.ControllerRevision)
-		var set apps1.StatefulSet
-		if err := json.Unmarshal(revision.Data.Raw, &set); err != nil {
-			t.Fatal(err)
-		}
-		images[revision.Name] = set.Spec.Template.Spec.Containers[0].Image
-	}
-	return images
 }
 
 // decideOn returns what Monoplane decides.

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -9,8 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/apis/apps"
-	setstrategy "k8s.io/kubernetes/pkg/registry/apps/statefulset"
 
 	oa "monoplane.dev/api/apps/v1"
 	ourapps "monoplane.dev/apiserver/kinds/apps"
@@ -18,7 +15,7 @@ import (
 
 // StatefulSets are filled in, and judged, as in Kubernetes. spec: OBJ-3, WORK-2
 func TestStatefulSetsAreJudgedAlike(t *testing.T) {
-	r, ctx := random(t), context.Background()
+	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		template, altered, what := podTemplate(r)
@@ -60,14 +57,11 @@ func TestStatefulSetsAreJudgedAlike(t *testing.T) {
 		if r.IntN(3) == 0 {
 			old.Spec.VolumeClaimTemplates = nil
 		}
-		now, was := internal(t, k, &apps.StatefulSet{}), internal(t, old, &apps.StatefulSet{})
 		o, before := converted(t, k, &oa.StatefulSet{}), converted(t, old, &oa.StatefulSet{})
 		ourapps.DefaultStatefulSet(o)
 		ourapps.DefaultStatefulSet(before)
 		keep(o.Metadata, before.Metadata)
-		if judged(t, append(what, "statefulset", fmt.Sprint(k.Spec.UpdateStrategy)),
-			func() map[fault]bool { return theirFaults(setstrategy.Strategy.Validate(ctx, now)) },
-			func() map[fault]bool { return theirFaults(setstrategy.Strategy.ValidateUpdate(ctx, now, was)) },
+		if judged(t, append(what, "statefulset", fmt.Sprint(k.Spec.UpdateStrategy)), ask[verdict](t, "statefulsets", k, old),
 			ourapps.ValidateStatefulSet(o), ourapps.ValidateStatefulSetUpdate(o, before)) {
 			bad++
 		}

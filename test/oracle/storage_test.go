@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -10,12 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	k8sstorage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/storage"
-	_ "k8s.io/kubernetes/pkg/apis/storage/install"
-	storagevalidation "k8s.io/kubernetes/pkg/apis/storage/validation"
-	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
-	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 
 	ourcore "monoplane.dev/apiserver/kinds/core"
 	"monoplane.dev/apiserver/kinds/core/claimspec"
@@ -129,9 +122,7 @@ func comparePersistentVolumes(t *testing.T) {
 				k.Spec.CSI.ControllerExpandSecretRef = &v1.SecretReference{Name: "s", Namespace: "n"}
 			}
 		}
-		now, was := internal(t, k, &core.PersistentVolume{}), internal(t, old, &core.PersistentVolume{})
-		created := persistentvolume.Strategy.Validate(context.Background(), now)
-		updated := persistentvolume.Strategy.ValidateUpdate(context.Background(), now, was)
+		theirs := ask[verdict](t, "persistentvolumes", k, old)
 		v, err := ours(k, &corev1.PersistentVolume{})
 		if err != nil {
 			t.Fatal(err)
@@ -143,10 +134,10 @@ func comparePersistentVolumes(t *testing.T) {
 		ourcore.DefaultPersistentVolume(v)
 		ourcore.DefaultPersistentVolume(o)
 		keep(v.Metadata, o.Metadata)
-		if report(t, append(what, "create"), plain(compare(theirFaults(created),
+		if report(t, append(what, "create"), plain(compare(theirs.Created,
 			ourFaults(ourcore.ValidatePersistentVolume(v))))) ||
 			report(t, append(what, "update"),
-				onlyMeta(plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeUpdate(v, o)))))) {
+				onlyMeta(plain(compare(theirs.Updated, ourFaults(ourcore.ValidatePersistentVolumeUpdate(v, o)))))) {
 			bad++
 		}
 	}
@@ -233,12 +224,7 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 				APIGroup: pick(r, []*string{nil, ptr(""), ptr("snapshot.storage.k8s.io"), ptr("a b")}),
 				Kind:     pick(r, []string{"PersistentVolumeClaim", "VolumeSnapshot", "X"}), Name: "c"}
 		}
-		now, was := internal(t, k, &core.PersistentVolumeClaim{}), internal(t, old, &core.PersistentVolumeClaim{})
-		fresh := now.DeepCopy()
-		persistentvolumeclaim.Strategy.PrepareForCreate(context.Background(), fresh)
-		created := persistentvolumeclaim.Strategy.Validate(context.Background(), fresh)
-		persistentvolumeclaim.Strategy.PrepareForUpdate(context.Background(), now, was)
-		updated := persistentvolumeclaim.Strategy.ValidateUpdate(context.Background(), now, was)
+		theirs := ask[verdict](t, "persistentvolumeclaims", k, old)
 		c, err := ours(k, &corev1.PersistentVolumeClaim{})
 		if err != nil {
 			t.Fatal(err)
@@ -253,9 +239,9 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 		ourcore.DefaultPersistentVolumeClaim(c)
 		claimspec.NormalizeDataSource(c.Spec, o.Spec)
 		keep(c.Metadata, o.Metadata)
-		if report(t, append(what, "create"), compare(theirFaults(created),
+		if report(t, append(what, "create"), compare(theirs.Created,
 			ourFaults(ourcore.ValidatePersistentVolumeClaim(made)))) ||
-			report(t, append(what, "update"), plain(compare(theirFaults(updated),
+			report(t, append(what, "update"), plain(compare(theirs.Updated,
 				ourFaults(ourcore.ValidatePersistentVolumeClaimUpdate(c, o))))) {
 			bad++
 		}
@@ -283,8 +269,7 @@ func TestPersistentVolumeClaimStatusesAreJudgedAlike(t *testing.T) {
 					[]string{"ControllerResizeInProgress", "NodeResizePending", "NodeResizeInfeasible", "x", ""})),
 			}
 		}
-		now, was := internal(t, k, &core.PersistentVolumeClaim{}), internal(t, old, &core.PersistentVolumeClaim{})
-		errs := persistentvolumeclaim.StatusStrategy.ValidateUpdate(context.Background(), now, was)
+		errs := ask[faults](t, "persistentvolumeclaim-statuses", k, old)
 		c, err := ours(k, &corev1.PersistentVolumeClaim{})
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +279,7 @@ func TestPersistentVolumeClaimStatusesAreJudgedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		ourcore.DefaultPersistentVolumeClaim(c)
-		if report(t, what, compare(theirFaults(errs), ourFaults(ourcore.ValidatePersistentVolumeClaimStatusUpdate(c, o)))) {
+		if report(t, what, compare(errs, ourFaults(ourcore.ValidatePersistentVolumeClaimStatusUpdate(c, o)))) {
 			bad++
 		}
 	}
@@ -333,10 +318,7 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 				k.AllowedTopologies = append(terms, terms[0])
 			}
 		}
-		now, was := internal(t, k, &storage.StorageClass{}), internal(t, old, &storage.StorageClass{})
-		created := storagevalidation.ValidateStorageClass(now)
-		updated := append(storagevalidation.ValidateStorageClass(now), storagevalidation.ValidateStorageClassUpdate(now,
-			was)...)
+		theirs := ask[verdict](t, "storageclasses", k, old)
 		c, err := ours(k, &storagev1.StorageClass{})
 		if err != nil {
 			t.Fatal(err)
@@ -348,8 +330,8 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 		ourstorage.DefaultStorageClass(c)
 		ourstorage.DefaultStorageClass(o)
 		keep(c.Metadata, o.Metadata)
-		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(ourstorage.ValidateStorageClass(c)))) ||
-			report(t, append(what, "update"), compare(theirFaults(updated),
+		if report(t, append(what, "create"), compare(theirs.Created, ourFaults(ourstorage.ValidateStorageClass(c)))) ||
+			report(t, append(what, "update"), compare(theirs.Updated,
 				ourFaults(ourstorage.ValidateStorageClassUpdate(c, o)))) {
 			bad++
 		}

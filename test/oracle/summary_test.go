@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
@@ -12,10 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/common/expfmt"
-	"k8s.io/component-base/metrics"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 
 	"monoplane.dev/nodeagent/summary"
 )
@@ -119,13 +115,6 @@ func TestSummariesLackOnlyWhatIsKnown(t *testing.T) {
 	}
 }
 
-// summaryOf provides what was measured.
-type summaryOf struct{ s *statsapi.Summary }
-
-func (p summaryOf) Get(context.Context, bool) (*statsapi.Summary, error) { return p.s, nil }
-
-func (p summaryOf) GetCPUAndMemoryStats(context.Context) (*statsapi.Summary, error) { return p.s, nil }
-
 // The metrics of /metrics/resource are those of kubelets, but for one that was renamed.
 func TestMetricsOfResourcesAreTheSame(t *testing.T) {
 	r := random(t)
@@ -147,26 +136,12 @@ func TestMetricsOfResourcesAreTheSame(t *testing.T) {
 		if err := json.Unmarshal(text, &theirs); err != nil {
 			t.Fatal(err)
 		}
-		registry := metrics.NewKubeRegistry()
-		registry.CustomMustRegister(collectors.NewResourceMetricsCollector(summaryOf{&theirs}))
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want bytes.Buffer
-		for _, f := range families {
-			if f.GetName() == "scrape_error" { // the old name of resource_scrape_error
-				continue
-			}
-			if _, err := expfmt.MetricFamilyToText(&want, f); err != nil {
-				t.Fatal(err)
-			}
-		}
+		want := ask[string](t, "metrics-of-resources", &theirs)
 		got, err := ours.Metrics()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want.String(), string(got)); diff != "" {
+		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Fatalf("-Kubernetes +Monoplane\n%s", diff)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
-	corehelper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
-	upstreamtaints "k8s.io/kubernetes/pkg/util/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/taints"
@@ -64,6 +62,12 @@ func TestPodsTolerateTheSameTaints(t *testing.T) {
 	}
 }
 
+// matchedTolerations are those that fit some taints, and whether there is one for all of them.
+type matchedTolerations struct {
+	All  bool
+	Used []v1.Toleration
+}
+
 // How long a pod may stay on a tainted node is the shortest time among the tolerations that Kubernetes uses.
 //
 // spec: NODE-3
@@ -99,9 +103,9 @@ func TestPodsStayAsLong(t *testing.T) {
 				evicting = append(evicting, t)
 			}
 		}
-		all, used := corehelper.GetMatchingTolerations(klog.Background(), evicting, k.Spec.Tolerations)
-		want, ever := time.Duration(0), all
-		for _, l := range used {
+		theirs := ask[matchedTolerations](t, "matching-tolerations", evicting, k.Spec.Tolerations)
+		want, ever := time.Duration(0), theirs.All
+		for _, l := range theirs.Used {
 			if l.TolerationSeconds == nil {
 				continue
 			}
@@ -125,6 +129,12 @@ func TestPodsStayAsLong(t *testing.T) {
 	}
 }
 
+// readTaints are taints that were read from text, or what is wrong with it.
+type readTaints struct {
+	Taints []v1.Taint
+	Wrong  string
+}
+
 // What kubelets take in --register-with-taints is taken, and what they refuse is refused. Only taints to be removed,
 // which they ignore there, are refused here.
 //
@@ -140,18 +150,18 @@ func TestTaintsAreReadAlike(t *testing.T) {
 			effect := pick(r, []string{":NoSchedule", ":NoExecute", ":PreferNoSchedule", ":", "", ":Never", ":NoSchedule:x"})
 			list = append(list, key+value+effect)
 		}
-		want, _, wantErr := upstreamtaints.ParseTaints(list)
+		theirs := ask[readTaints](t, "taints", list)
 		got, err := taints.Parse(list)
-		if (err == nil) != (wantErr == nil) {
-			t.Fatalf("%q: %v by Kubernetes, %v by Monoplane", list, wantErr, err)
+		if (err == nil) != (theirs.Wrong == "") {
+			t.Fatalf("%q: %q by Kubernetes, %v by Monoplane", list, theirs.Wrong, err)
 		}
 		if err != nil {
 			continue
 		}
 		taken++
-		for i, k := range want {
+		for i, k := range theirs.Taints {
 			if g := got[i]; g.GetKey() != k.Key || g.GetValue() != k.Value || g.GetEffect() != string(k.Effect) {
-				t.Fatalf("%q: %v by Kubernetes, %v by Monoplane", list, want, got)
+				t.Fatalf("%q: %v by Kubernetes, %v by Monoplane", list, theirs.Taints, got)
 			}
 		}
 	}

@@ -1,85 +1,27 @@
 package oracle
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/capabilities"
-	"k8s.io/kubernetes/pkg/registry/core/pod"
-	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
-
-	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
-	_ "k8s.io/kubernetes/pkg/apis/core/install"
-	_ "k8s.io/kubernetes/pkg/apis/events/install"
-	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
 
-func TestMain(m *testing.M) {
-	// Kubernetes runs with --allow-privileged nearly everywhere; Monoplane has no such switch.
-	capabilities.Setup(true, 0)
-	m.Run()
-}
-
-// internal defaults and converts an object as the API server of Kubernetes does when it decodes it.
-func internal[T runtime.Object](t testing.TB, versioned runtime.Object, into T) T {
-	t.Helper()
-	versioned = versioned.DeepCopyObject()
-	legacyscheme.Scheme.Default(versioned)
-	if err := legacyscheme.Scheme.Convert(versioned, into, nil); err != nil {
-		t.Fatal(err)
-	}
-	return into
-}
-
 // created is a pod as Kubernetes would store it, and what it finds wrong with it.
-func created(t testing.TB, p *v1.Pod) (*v1.Pod, field.ErrorList) {
+func created(t testing.TB, p *v1.Pod) (*v1.Pod, faults) {
 	t.Helper()
-	in := internal(t, p, &core.Pod{})
-	if in.Spec.ServiceAccountName == "" {
-		in.Spec.ServiceAccountName = "default"
-	}
-	if in.Spec.Priority == nil {
-		in.Spec.Priority = new(int32)
-	}
-	if in.Spec.PreemptionPolicy == nil {
-		policy := core.PreemptLowerPriority
-		in.Spec.PreemptionPolicy = &policy
-	}
-	attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
-		core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
-	tolerations := defaulttolerationseconds.NewDefaultTolerationSeconds()
-	tolerations.InspectFeatureGates(nil)
-	if err := tolerations.ValidateInitialization(); err != nil {
-		t.Fatal(err)
-	}
-	if err := tolerations.Admit(context.Background(), attrs, nil); err != nil {
-		t.Fatal(err)
-	}
-	pod.Strategy.PrepareForCreate(context.Background(), in)
-	errs := pod.Strategy.Validate(context.Background(), in)
-	out := &v1.Pod{}
-	if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
-		t.Fatal(err)
-	}
-	return out, errs
+	answer := ask[made[*v1.Pod]](t, "pods", p)
+	return answer.Object, answer.Faults
 }
 
 // ourPod is a pod as Monoplane receives it.
@@ -101,29 +43,34 @@ func keep(now, was *metav1.ObjectMeta) {
 // is a plain one.
 type fault struct{ kind, field, message string }
 
-func (f fault) String() string { return f.kind + " " + f.field + ": " + f.message }
+type faults = map[fault]bool
 
-func theirFaults(errs field.ErrorList) map[fault]bool {
-	set := map[fault]bool{}
-	for _, e := range errs {
-		f := fault{string(e.Type), e.Field, e.ErrorBody()}
-		switch e.BadValue.(type) {
-		case string, int, int32, int64, bool, nil:
-		default:
-			if !strings.HasPrefix(fmt.Sprintf("%T", e.BadValue), "core.") || strings.Contains(f.message, "{") {
-				f.message = ""
-			}
-		}
-		if strings.HasPrefix(f.message, "Forbidden: pod updates may not change fields") {
-			f.message = ""
-		}
-		set[f] = true
-	}
-	return set
+// verdict is what Kubernetes finds wrong with an object that is created, with a change to it, and with its status.
+type verdict struct{ Created, Updated, Status faults }
+
+// made is an object as Kubernetes would store it, unless it finds something wrong with it.
+type made[T any] struct {
+	Faults faults
+	Object T
 }
 
-func ourFaults(causes []apierrors.Cause) map[fault]bool {
-	set := map[fault]bool{}
+func (f fault) String() string { return f.kind + " " + f.field + ": " + f.message }
+
+// MarshalText writes a fault as a key of JSON.
+func (f fault) MarshalText() ([]byte, error) {
+	return json.Marshal([]string{f.kind, f.field, f.message})
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (f *fault) UnmarshalText(text []byte) error {
+	var parts [3]string
+	err := json.Unmarshal(text, &parts)
+	f.kind, f.field, f.message = parts[0], parts[1], parts[2]
+	return err
+}
+
+func ourFaults(causes []apierrors.Cause) faults {
+	set := faults{}
 	for _, c := range causes {
 		set[fault{c.Type, c.Field, c.Message}] = true
 	}
@@ -131,7 +78,7 @@ func ourFaults(causes []apierrors.Cause) map[fault]bool {
 }
 
 // compare returns how the two lists of faults differ; empty when they do not.
-func compare(theirs, mine map[fault]bool) []string {
+func compare(theirs, mine faults) []string {
 	var diff []string
 	left := maps.Clone(mine)
 	maps.DeleteFunc(left, func(f fault, _ bool) bool { return theirs[f] })

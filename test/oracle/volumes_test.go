@@ -3,7 +3,6 @@ package oracle
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -16,26 +15,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/klog/v2"
-	podresource "k8s.io/kubernetes/pkg/api/v1/resource"
-	"k8s.io/kubernetes/pkg/fieldpath"
-	"k8s.io/kubernetes/pkg/volume/configmap"
-	"k8s.io/kubernetes/pkg/volume/secret"
-	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/volumes/atomicdir"
 	"monoplane.dev/nodeagent/volumes/payload"
 	"monoplane.dev/rules/resources"
 )
-
-// quiet drops what Kubernetes' code logs of what it refuses.
-func quiet(t *testing.T) {
-	t.Helper()
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
-}
 
 // keys are names of keys and paths; some of them cannot be written.
 var keys = []string{"a", "b", "a.txt", "d/a", "d/b", "d/e/f", "..", "../a", "..a", "a/", "./a", "d//a", "/a", "",
@@ -77,27 +62,30 @@ func someData(r *rand.Rand) map[string][]byte {
 }
 
 // samePayload compares the files that Kubernetes and Monoplane would write.
-func samePayload(
-	t *testing.T, what any, theirs map[string]volumeutil.FileProjection, wrong error, files payload.Payload, err error,
-) {
+func samePayload(t *testing.T, what any, theirs written, files payload.Payload, err error) {
 	t.Helper()
-	if fmt.Sprint(wrong) != fmt.Sprint(err) {
-		t.Fatalf("%+v\nKubernetes fails with %v\nMonoplane  fails with %v", what, wrong, err)
+	if errorText(err) != theirs.Wrong {
+		t.Fatalf("%+v\nKubernetes fails with %q\nMonoplane  fails with %v", what, theirs.Wrong, err)
 	}
 	if err != nil {
 		return
 	}
-	same := maps.EqualFunc(theirs, files, func(a volumeutil.FileProjection, b payload.File) bool {
+	same := maps.EqualFunc(theirs.Files, files, func(a, b payload.File) bool {
 		return string(a.Data) == string(b.Data) && a.Mode == b.Mode
 	})
 	if !same {
-		t.Fatalf("%+v\nKubernetes %v\nMonoplane  %v", what, theirs, files)
+		t.Fatalf("%+v\nKubernetes %v\nMonoplane  %v", what, theirs.Files, files)
 	}
+}
+
+// written are the files of a volume, unless something is wrong with them.
+type written struct {
+	Files payload.Payload
+	Wrong string
 }
 
 // spec: VOL-1
 func TestPayloadsOfConfigMapsAndSecrets(t *testing.T) {
-	quiet(t)
 	r := random(t)
 	for range *count {
 		items, optional, mode := someItems(r), r.IntN(2) == 0, int32(r.IntN(0o1000))
@@ -106,20 +94,19 @@ func TestPayloadsOfConfigMapsAndSecrets(t *testing.T) {
 			cm.Data[k] = string(v)
 		}
 		of := turned(t, &v1.ConfigMapVolumeSource{Items: items, DefaultMode: &mode}, &corev1.ConfigMapVolumeSource{})
-		theirs, wrong := configmap.MakePayload(items, cm, &mode, optional)
+		theirs := ask[written](t, "files-of-configmaps", items, cm, mode, optional)
 		files, err := payload.ConfigMap(turned(t, cm, &corev1.ConfigMap{}), of.Items, of.DefaultMode, optional)
-		samePayload(t, items, theirs, wrong, files, err)
+		samePayload(t, items, theirs, files, err)
 
 		s := &v1.Secret{Data: someData(r)}
-		theirs, wrong = secret.MakePayload(items, s, &mode, optional)
+		theirs = ask[written](t, "files-of-secrets", items, s, mode, optional)
 		files, err = payload.Secret(turned(t, s, &corev1.Secret{}), of.Items, of.DefaultMode, optional)
-		samePayload(t, items, theirs, wrong, files, err)
+		samePayload(t, items, theirs, files, err)
 	}
 }
 
 // spec: DOWN-1, DOWN-2
 func TestDownwardFiles(t *testing.T) {
-	quiet(t)
 	r := random(t)
 	fields := []string{"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 		"metadata.labels['a']", "metadata.annotations['a/b']", "metadata.labels['none']", "spec.nodeName", "status.podIP",
@@ -157,70 +144,40 @@ func TestDownwardFiles(t *testing.T) {
 		}
 		mode := int32(r.IntN(0o1000))
 		of := turned(t, &v1.DownwardAPIVolumeSource{Items: items, DefaultMode: &mode}, &corev1.DownwardAPIVolumeSource{})
-		theirs, wrong := downwardFiles(k, items, mode, node)
+		theirs := ask[written](t, "files-of-pods", k, items, mode, node)
 		files, err := payload.Downward(ourPod(t, k), of.Items, of.DefaultMode, payload.Node{Allocatable: able})
-		samePayload(t, items, theirs, wrong, files, err)
+		samePayload(t, items, theirs, files, err)
 	}
 }
 
-// downwardFiles puts together what Kubernetes' node agent does; its own function needs a whole node agent.
-func downwardFiles(
-	p *v1.Pod, items []v1.DownwardAPIVolumeFile, mode int32, node v1.ResourceList,
-) (map[string]volumeutil.FileProjection, error) {
-	files := map[string]volumeutil.FileProjection{}
-	var wrong []error
-	for _, item := range items {
-		file := volumeutil.FileProjection{Mode: mode}
-		if item.Mode != nil {
-			file.Mode = *item.Mode
-		}
-		var text string
-		var err error
-		if f := item.FieldRef; f != nil {
-			text, err = fieldpath.ExtractFieldPathAsString(p, f.FieldPath)
-		} else if f := item.ResourceFieldRef; f != nil {
-			text, err = podresource.ExtractResourceValueByContainerNameAndNodeAllocatable(f, p, f.ContainerName, node)
-		}
-		if err != nil {
-			wrong = append(wrong, err)
-		}
-		file.Data = []byte(text)
-		files[filepath.Clean(item.Path)] = file
-	}
-	return files, utilerrors.NewAggregate(wrong)
-}
+// listed is what a directory holds after a write, and what was wrong with that.
+type listed struct{ Listing, Wrong string }
 
 // What a container sees of a volume after several writes is the same, byte for byte and link for link.
 // spec: VOL-1
 func TestWritesOfVolumes(t *testing.T) {
-	quiet(t)
 	r := random(t)
 	for range min(*count, 300) {
-		theirs, mine := t.TempDir(), t.TempDir()
-		writer, err := volumeutil.NewAtomicWriter(theirs, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		past, mine := &course{}, t.TempDir()
 		for range 1 + r.IntN(4) {
-			k, m := map[string]volumeutil.FileProjection{}, payload.Payload{}
+			m := payload.Payload{}
 			from := keys[1:6]
 			if r.IntN(3) == 0 {
 				from = keys[1:]
 			}
 			for range r.IntN(5) {
 				path, data, mode := oneOf(r, from), []byte(oneOf(r, words)), int32(0o400|r.IntN(0o400))
-				k[path] = volumeutil.FileProjection{Data: data, Mode: mode}
 				m[path] = payload.File{Data: data, Mode: mode}
 			}
 			if ambiguous(m) {
 				continue
 			}
-			wrong := writer.Write(k, nil)
+			theirs := ask[listed](t, "writes-of-volumes", past, m)
 			_, err := atomicdir.Write(mine, m, func() error { return nil })
-			if fmt.Sprint(wrong) != fmt.Sprint(err) {
-				t.Fatalf("%v\nKubernetes fails with %v\nMonoplane  fails with %v", m, wrong, err)
+			if errorText(err) != theirs.Wrong {
+				t.Fatalf("%v\nKubernetes fails with %q\nMonoplane  fails with %v", m, theirs.Wrong, err)
 			}
-			if a, b := listing(t, theirs), listing(t, mine); a != b {
+			if a, b := theirs.Listing, listing(t, mine); a != b {
 				t.Fatalf("%v\nKubernetes writes\n%s\nMonoplane writes\n%s", m, a, b)
 			}
 		}
@@ -244,7 +201,7 @@ func ambiguous(files payload.Payload) bool {
 }
 
 // listing returns all that a directory holds, with the names of sets of files made equal.
-func listing(t *testing.T, dir string) string {
+func listing(t testing.TB, dir string) string {
 	t.Helper()
 	var out []string
 	set, err := os.Readlink(filepath.Join(dir, "..data"))

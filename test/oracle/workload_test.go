@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,16 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/klog/v2"
-	apipod "k8s.io/kubernetes/pkg/api/pod"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/apis/apps"
-	"k8s.io/kubernetes/pkg/apis/core"
-	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
-	"k8s.io/kubernetes/pkg/controller"
-	"k8s.io/kubernetes/pkg/controller/deployment/util"
-	deploystrategy "k8s.io/kubernetes/pkg/registry/apps/deployment"
-	setstrategy "k8s.io/kubernetes/pkg/registry/apps/replicaset"
 
 	oa "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -88,17 +77,15 @@ func amount(r *rand.Rand) *intstr.IntOrString {
 }
 
 // judged compares what both find wrong with a new object and a change.
-func judged(
-	t *testing.T, what []string, created, updated func() map[fault]bool, mine, change []apierrors.Cause,
-) (bad bool) {
+func judged(t *testing.T, what []string, theirs verdict, mine, change []apierrors.Cause) (bad bool) {
 	t.Helper()
-	return report(t, append(what, "create"), compare(created(), ourFaults(mine))) ||
-		report(t, append(what, "update"), onlyMeta(compare(updated(), ourFaults(change))))
+	return report(t, append(what, "create"), compare(theirs.Created, ourFaults(mine))) ||
+		report(t, append(what, "update"), onlyMeta(compare(theirs.Updated, ourFaults(change))))
 }
 
 // spec: OBJ-3, WORK-1
 func TestWorkloadsAreJudgedAlike(t *testing.T) {
-	r, ctx := random(t), context.Background()
+	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		template, altered, what := podTemplate(r)
@@ -117,14 +104,11 @@ func TestWorkloadsAreJudgedAlike(t *testing.T) {
 			}
 			old := k.DeepCopy()
 			old.Spec.Selector, old.Spec.Template = &metav1.LabelSelector{MatchLabels: template.Labels}, template
-			now, was := internal(t, k, &apps.Deployment{}), internal(t, old, &apps.Deployment{})
 			o, before := converted(t, k, &oa.Deployment{}), converted(t, old, &oa.Deployment{})
 			ourapps.DefaultDeployment(o)
 			ourapps.DefaultDeployment(before)
 			keep(o.Metadata, before.Metadata)
-			if judged(t, append(what, "deployment", fmt.Sprint(k.Spec.Strategy)),
-				func() map[fault]bool { return theirFaults(deploystrategy.Strategy.Validate(ctx, now)) },
-				func() map[fault]bool { return theirFaults(deploystrategy.Strategy.ValidateUpdate(ctx, now, was)) },
+			if judged(t, append(what, "deployment", fmt.Sprint(k.Spec.Strategy)), ask[verdict](t, "deployments", k, old),
 				ourapps.ValidateDeployment(o), ourapps.ValidateDeploymentUpdate(o, before)) {
 				bad++
 			}
@@ -133,14 +117,11 @@ func TestWorkloadsAreJudgedAlike(t *testing.T) {
 				Replicas: someCount(r), Selector: selector(r), Template: altered, MinReadySeconds: int32(r.IntN(4) - 1)}}
 			old := k.DeepCopy()
 			old.Spec.Selector, old.Spec.Template = &metav1.LabelSelector{MatchLabels: template.Labels}, template
-			now, was := internal(t, k, &apps.ReplicaSet{}), internal(t, old, &apps.ReplicaSet{})
 			o, before := converted(t, k, &oa.ReplicaSet{}), converted(t, old, &oa.ReplicaSet{})
 			ourapps.DefaultReplicaSet(o)
 			ourapps.DefaultReplicaSet(before)
 			keep(o.Metadata, before.Metadata)
-			if judged(t, append(what, "replicaset"),
-				func() map[fault]bool { return theirFaults(setstrategy.Strategy.Validate(ctx, now)) },
-				func() map[fault]bool { return theirFaults(setstrategy.Strategy.ValidateUpdate(ctx, now, was)) },
+			if judged(t, append(what, "replicaset"), ask[verdict](t, "replicasets", k, old),
 				ourapps.ValidateReplicaSet(o), ourapps.ValidateReplicaSetUpdate(o, before)) {
 				bad++
 			}
@@ -150,19 +131,12 @@ func TestWorkloadsAreJudgedAlike(t *testing.T) {
 				MinReadySeconds: int32(r.IntN(4) - 1)}}
 			old := k.DeepCopy()
 			old.Spec.Template = &template
-			now, was := internal(t, k, &core.ReplicationController{}), internal(t, old, &core.ReplicationController{})
-			opts := apipod.GetValidationOptionsFromPodTemplate(now.Spec.Template, nil)
-			change := apipod.GetValidationOptionsFromPodTemplate(now.Spec.Template, was.Spec.Template)
 			o := converted(t, k, &corev1.ReplicationController{})
 			before := converted(t, old, &corev1.ReplicationController{})
 			ourcore.DefaultReplicationController(o)
 			ourcore.DefaultReplicationController(before)
 			keep(o.Metadata, before.Metadata)
-			if judged(t, append(what, "replicationcontroller"),
-				func() map[fault]bool { return theirFaults(corevalidation.ValidateReplicationController(now, opts)) },
-				func() map[fault]bool {
-					return theirFaults(corevalidation.ValidateReplicationControllerUpdate(now, was, change))
-				},
+			if judged(t, append(what, "replicationcontroller"), ask[verdict](t, "replicationcontrollers", k, old),
 				ourcore.ValidateReplicationController(o), ourcore.ValidateReplicationControllerUpdate(o, before)) {
 				bad++
 			}
@@ -223,6 +197,13 @@ func replica(r *rand.Rand, i int, now time.Time) *v1.Pod {
 	return p
 }
 
+// ranked is what Kubernetes makes of two pods: whether the first is active, terminating, ready and available, and
+// which is less than the other, the first or the second.
+type ranked struct {
+	Seems           []bool
+	Less, LessOfJob [2]bool
+}
+
 // Of any two pods the same one is given up first, and both count alike. spec: WORK-1, WORK-5
 func TestPodsAreRankedAlike(t *testing.T) {
 	r := random(t)
@@ -232,25 +213,23 @@ func TestPodsAreRankedAlike(t *testing.T) {
 		rank := []int{r.IntN(3), r.IntN(3)}
 		x, y := converted(t, a, &corev1.Pod{}), converted(t, b, &corev1.Pod{})
 		ready := int32(r.IntN(3) * 600)
-		want := []bool{controller.IsPodActive(a), controller.IsPodTerminating(a), podutil.IsPodReady(a),
-			podutil.IsPodAvailable(a, ready, metav1.NewTime(now))}
+		theirs := ask[ranked](t, "pod-ranks", a, b, rank, ready, now)
 		got := []bool{availability.Active(x), availability.Terminating(x), availability.Ready(x),
 			availability.Available(x, ready, now)}
-		if !slices.Equal(got, want) {
-			t.Fatalf("active, terminating, ready, available: %v, Kubernetes says %v of %v", got, want, a)
+		if !slices.Equal(got, theirs.Seems) {
+			t.Fatalf("active, terminating, ready, available: %v, Kubernetes says %v of %v", got, theirs.Seems, a)
 		}
-		s := controller.ActivePodsWithRanks{Pods: []*v1.Pod{a, b}, Rank: rank, Now: metav1.NewTime(now)}
 		if a.Status.Phase == v1.PodFailed || a.Status.Phase == v1.PodSucceeded || b.Status.Phase == v1.PodFailed ||
 			b.Status.Phase == v1.PodSucceeded {
 			continue // the caller has left them out
 		}
 		c := podrank.Compare(x, y, rank[0], rank[1], now)
-		if s.Less(0, 1) != (c < 0) || s.Less(1, 0) != (c > 0) {
-			t.Fatalf("%d, Kubernetes says %t and %t, of\n%v\n%v", c, s.Less(0, 1), s.Less(1, 0), a, b)
+		if s := theirs.Less; s[0] != (c < 0) || s[1] != (c > 0) {
+			t.Fatalf("%d, Kubernetes says %v, of\n%v\n%v", c, s, a, b)
 		}
-		ofJob := controller.ActivePods{a, b}
-		if c := podrank.CompareWork(x, y); ofJob.Less(0, 1) != (c < 0) || ofJob.Less(1, 0) != (c > 0) {
-			t.Fatalf("of a Job %d, Kubernetes says %t and %t, of\n%v\n%v", c, ofJob.Less(0, 1), ofJob.Less(1, 0), a, b)
+		ofJob := theirs.LessOfJob
+		if c := podrank.CompareWork(x, y); ofJob[0] != (c < 0) || ofJob[1] != (c > 0) {
+			t.Fatalf("of a Job %d, Kubernetes says %v, of\n%v\n%v", c, ofJob, a, b)
 		}
 	}
 }
@@ -289,12 +268,19 @@ func rolling(r *rand.Rand) (*apps1.Deployment, []*apps1.ReplicaSet) {
 		}
 		if r.IntN(4) > 0 {
 			rs.Annotations = map[string]string{
-				util.DesiredReplicasAnnotation: fmt.Sprint(want), util.MaxReplicasAnnotation: fmt.Sprint(1 + r.IntN(14)),
+				"deployment.kubernetes.io/desired-replicas": fmt.Sprint(want),
+				"deployment.kubernetes.io/max-replicas":     fmt.Sprint(1 + r.IntN(14)),
 			}
 		}
 		sets = append(sets, rs)
 	}
 	return d, sets
+}
+
+// sizedRollout are the sizes of the steps of a rollout, that of the new set, and which set that is.
+type sizedRollout struct {
+	Surge, Missing, New int32
+	Found               string
 }
 
 // The sizes of the steps, and those of the new set, are Kubernetes'. spec: WORK-1
@@ -307,15 +293,12 @@ func TestRolloutsAreSizedAlike(t *testing.T) {
 		for i, rs := range sets {
 			mine[i] = converted(t, rs, &oa.ReplicaSet{})
 		}
-		if surge, missing := rollout.Surge(o), rollout.Unavailable(o); surge != util.MaxSurge(*d) ||
-			missing != util.MaxUnavailable(*d) {
-			t.Fatalf("steps %d and %d, Kubernetes says %d and %d, of %v", surge, missing, util.MaxSurge(*d),
-				util.MaxUnavailable(*d), d.Spec)
+		theirs := ask[sizedRollout](t, "rollout-sizes", d, sets)
+		if surge, missing := rollout.Surge(o), rollout.Unavailable(o); surge != theirs.Surge || missing != theirs.Missing {
+			t.Fatalf("steps %d and %d, Kubernetes says %d and %d, of %v", surge, missing, theirs.Surge, theirs.Missing,
+				d.Spec)
 		}
-		want, err := util.NewRSNewReplicas(d, sets, sets[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := theirs.New
 		if *sets[0].Spec.Replicas > *d.Spec.Replicas {
 			want = *d.Spec.Replicas // its caller does
 		}
@@ -323,9 +306,8 @@ func TestRolloutsAreSizedAlike(t *testing.T) {
 			t.Fatalf("the new set is to have %d, Kubernetes says %d, of %v %v", got, want, d, sets)
 		}
 		fresh, old := rollout.Find(o, slices.Clone(mine))
-		if theirs := util.FindNewReplicaSet(d, slices.Clone(sets)); theirs.Name != fresh.GetMetadata().GetName() ||
-			len(old) != len(sets)-1 {
-			t.Fatalf("the new set is %v, Kubernetes says %v", fresh, theirs.Name)
+		if theirs.Found != fresh.GetMetadata().GetName() || len(old) != len(sets)-1 {
+			t.Fatalf("the new set is %v, Kubernetes says %v", fresh, theirs.Found)
 		}
 	}
 }
@@ -337,56 +319,19 @@ func TestRolloutsAreScaledAlike(t *testing.T) {
 		d, sets := rolling(r)
 		d.Spec.Paused = true
 		o := converted(t, d, &oa.Deployment{})
-		want, got := map[string]int32{}, map[string]int32{}
+		got := map[string]int32{}
 		mine := make([]*oa.ReplicaSet, len(sets))
 		for i, rs := range sets {
 			mine[i] = converted(t, rs, &oa.ReplicaSet{})
-			want[rs.Name], got[rs.Name] = *rs.Spec.Replicas, *rs.Spec.Replicas
+			got[rs.Name] = *rs.Spec.Replicas
 		}
-		theirScale(d, sets[0], sets[1:], want)
+		want := ask[map[string]int32](t, "rollout-scales", d, sets)
 		for _, s := range rollout.Next(o, mine[0], mine[1:], func() bool { return false }).Scale {
 			got[s.Set.GetMetadata().GetName()] = s.To
 		}
 		if !maps.Equal(got, want) {
 			t.Fatalf("%v, Kubernetes says %v, of %v %v", got, want, d, sets)
 		}
-	}
-}
-
-// theirScale does what their controller does when it scales, with its exported helpers.
-func theirScale(d *apps1.Deployment, fresh *apps1.ReplicaSet, old []*apps1.ReplicaSet, sizes map[string]int32) {
-	if only := util.FindActiveOrLatest(fresh, slices.Clone(old)); only != nil {
-		sizes[only.Name] = *d.Spec.Replicas
-		return
-	}
-	if util.IsSaturated(d, fresh) {
-		for _, rs := range controller.FilterActiveReplicaSets(old) {
-			sizes[rs.Name] = 0
-		}
-		return
-	}
-	all := controller.FilterActiveReplicaSets(append(slices.Clone(old), fresh))
-	allowed := int32(0)
-	if *d.Spec.Replicas > 0 {
-		allowed = *d.Spec.Replicas + util.MaxSurge(*d)
-	}
-	add, added := allowed-util.GetReplicaCountForReplicaSets(all), int32(0)
-	less := controller.ReplicaSetsBySizeOlder(all).Less
-	if add > 0 {
-		less = controller.ReplicaSetsBySizeNewer(all).Less
-	}
-	for i := range all { // few: they are sorted by exchanges
-		for j := i; j > 0 && less(j, j-1); j-- {
-			all[j], all[j-1] = all[j-1], all[j]
-		}
-	}
-	for _, rs := range all {
-		part := util.GetReplicaSetProportion(klog.Background(), rs, *d, add, added)
-		sizes[rs.Name] = *rs.Spec.Replicas + part
-		added += part
-	}
-	if add != 0 && len(all) > 0 {
-		sizes[all[0].Name] = max(0, sizes[all[0].Name]+add-added)
 	}
 }
 

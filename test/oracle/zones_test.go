@@ -3,34 +3,28 @@ package oracle
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
-	"k8s.io/kubernetes/pkg/controller/nodelifecycle/scheduler"
 
 	"monoplane.dev/controllers/nodelifecycle/zones"
 )
+
+// zonePolicy is by which zones are judged.
+var zonePolicy = zones.Policy{Rate: 0.1, Secondary: 0.01, Large: 50, Unhealthy: 0.55}
+
+// judgedZone is the state of a zone, how many of its nodes are not ready, and how many are evicted in a second when it
+// is healthy and when it is not.
+type judgedZone struct {
+	State            string
+	Unhealthy        int
+	Healthy, Reduced float32
+}
 
 // A zone with as many nodes that are ready and that are not is in the same state, and its nodes are evicted as fast.
 //
 // spec: NODE-3
 func TestZonesAreInTheSameState(t *testing.T) {
 	r := random(t)
-	policy := zones.Policy{Rate: 0.1, Secondary: 0.01, Large: 50, Unhealthy: 0.55}
-	client := fake.NewClientset()
-	f := informers.NewSharedInformerFactory(client, 0)
-	k, err := nodelifecycle.NewNodeLifecycleController(t.Context(), f.Coordination().V1().Leases(), f.Core().V1().Pods(),
-		f.Core().V1().Nodes(), f.Apps().V1().DaemonSets(), client, 5*time.Second, time.Minute, 50*time.Second,
-		float32(policy.Rate), float32(policy.Secondary), int32(policy.Large), float32(policy.Unhealthy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := zonePolicy
 	seen := map[zones.State]int{}
 	for range *count {
 		ready, not := r.IntN(60), r.IntN(60)
@@ -40,23 +34,14 @@ func TestZonesAreInTheSameState(t *testing.T) {
 		if r.IntN(4) == 0 { // about the threshold
 			not = int(float64(ready) * 0.55 / 0.45)
 		}
-		var conditions []*v1.NodeCondition
-		for range ready {
-			conditions = append(conditions, &v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue})
-		}
-		for range not {
-			conditions = append(conditions, &v1.NodeCondition{
-				Type: v1.NodeReady, Status: pick(r, []v1.ConditionStatus{v1.ConditionFalse, v1.ConditionUnknown}),
-			})
-		}
-		unhealthy, state := k.ComputeZoneState(conditions)
+		theirs := ask[judgedZone](t, "zones", policy, ready, not)
 		got := policy.StateOf(ready, not)
-		if unhealthy != not || string(state) != string(got) {
-			t.Fatalf("%d nodes are ready, %d not: %s for Kubernetes, %s for Monoplane", ready, not, state, got)
+		if theirs.Unhealthy != not || theirs.State != string(got) {
+			t.Fatalf("%d nodes are ready, %d not: %s for Kubernetes, %s for Monoplane", ready, not, theirs.State, got)
 		}
-		rate := k.HealthyQPSFunc(ready + not)
+		rate := theirs.Healthy
 		if got == zones.PartialDisruption {
-			rate = k.ReducedQPSFunc(ready + not)
+			rate = theirs.Reduced
 		}
 		if ours := policy.RateOf(got, ready+not); float32(ours) != rate {
 			t.Fatalf("%d nodes are ready, %d not: %v a second for Kubernetes, %v for Monoplane", ready, not, rate, ours)
@@ -70,49 +55,51 @@ func TestZonesAreInTheSameState(t *testing.T) {
 	}
 }
 
+// turn is what happens to a row of nodes after some time.
+type turn struct {
+	After time.Duration
+	// Rate is a new one; below zero it stays.
+	Rate  float64
+	Waits bool
+}
+
 // Nodes that wait for their turn get it at the same time, whatever becomes of the rate meanwhile.
 //
 // spec: NODE-3
 func TestNodesGetTheirTurnAtTheSameTime(t *testing.T) {
 	r := random(t)
 	for range 1 + *count/20 {
-		synctest.Test(t, func(t *testing.T) {
-			// Powers of two, so that rounding plays no part.
-			rates := []float64{0.125, 0.5, 0.0625, 0}
-			rate := pick(r, rates[:3])
-			theirs := scheduler.NewRateLimitedTimedQueue(
-				flowcontrol.NewTokenBucketRateLimiter(float32(rate), scheduler.EvictionRateLimiterBurst))
-			ours := zones.NewLimiter(rate)
-			begin := time.Now()
-			var want, got []time.Duration
-			theirs.Add("node", "uid")
-			for range 200 {
-				time.Sleep(time.Duration(1+r.IntN(4)) * time.Second)
-				if r.IntN(12) == 0 {
-					rate = pick(r, rates)
-					theirs.SwapLimiter(float32(rate))
-					ours.SetRate(rate, time.Now())
-				}
-				if r.IntN(3) == 0 {
-					continue // nobody waits
-				}
-				once := false
-				theirs.Try(klog.Background(), func(scheduler.TimedValue) (bool, time.Duration) {
-					once = true
-					return true, 0
-				})
-				if once {
-					want = append(want, time.Since(begin))
-					theirs.Remove("node")
-					theirs.Add("node", "uid")
-				}
-				if _, ok := ours.Take(time.Now()); ok {
-					got = append(got, time.Since(begin))
-				}
+		// Powers of two, so that rounding plays no part.
+		rates := []float64{0.125, 0.5, 0.0625, 0}
+		rate := pick(r, rates[:3])
+		var turns []turn
+		for range 200 {
+			next := turn{After: time.Duration(1+r.IntN(4)) * time.Second, Rate: -1}
+			if r.IntN(12) == 0 {
+				next.Rate = pick(r, rates)
 			}
-			if !slices.Equal(got, want) {
-				t.Fatalf("turns for Kubernetes: %v\nfor Monoplane:        %v", want, got)
+			next.Waits = r.IntN(3) > 0
+			turns = append(turns, next)
+		}
+		want := ask[[]time.Duration](t, "turns-of-nodes", rate, turns)
+		begin := longAgo
+		now := begin
+		ours := zones.NewLimiter(rate)
+		var got []time.Duration
+		for _, next := range turns {
+			now = now.Add(next.After)
+			if next.Rate >= 0 {
+				ours.SetRate(next.Rate, now)
 			}
-		})
+			if !next.Waits {
+				continue
+			}
+			if _, ok := ours.Take(now); ok {
+				got = append(got, now.Sub(begin))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("turns for Kubernetes: %v\nfor Monoplane:        %v", want, got)
+		}
 	}
 }
