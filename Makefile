@@ -131,6 +131,7 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) $$(tools/raced)
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(SLOWEST) $$(tools/raced not)
 	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./... # the longest first, as above
+	cd test/oracle && go test -vet=off .
 	cd examples/controllertest && go test -vet=off ./...
 
 .PHONY: test-root

@@ -17,6 +17,9 @@
 //   - The kinds with several versions in TestOwners and TestOwnersOfLongHistories: Kubernetes' field manager converts
 //     objects between versions at every step, by its internal types.
 //
+// The courses of DaemonSets and StatefulSets (steps-of-daemonsets, steps-of-statefulsets, templates-of-daemons) take
+// another way at each recording, as those controllers choose by chance; all other answers are recorded the same again.
+//
 // Where Monoplane means to differ, the test says so:
 //
 //   - Paths that are wrong in Kubernetes are right here: "downwarAPI", "cephFS", and the first init container in place
