@@ -43,7 +43,7 @@ HELPER := nodeagent/runtime/oci/helper/embedded/ocihelper.gz
 
 .PHONY: helper
 helper: $(HELPER)
-$(HELPER): $(wildcard cmd/ocihelper/*.go) go.mod go.sum tools/helper
+$(HELPER): $(wildcard cmd/ocihelper/*.go nodeagent/volumes/subpath/*.go) go.mod go.sum tools/helper
 	@tools/helper $(CURDIR)/$@
 
 .PHONY: build

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/volumes/subpath"
 )
 
 // placeParts finds the mounts of which only a path below their source is wanted, as they are now, and puts each where
@@ -38,7 +40,7 @@ func placePart(source, name, sub, at string) (string, error) {
 		return "", &os.PathError{Op: "open", Path: source, Err: err}
 	}
 	defer unix.Close(from)
-	part, err := openPart(from, sub)
+	part, err := subpath.Beneath(from, sub)
 	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
 		return "", fmt.Errorf("the path %q leads out of %q", sub, name)
 	}
@@ -53,20 +55,4 @@ func placePart(source, name, sub, at string) (string, error) {
 	}
 	defer unix.Close(tree)
 	return at, moveTo(tree, at)
-}
-
-// openPartTries bounds how often a path is opened again. One that leads up has to be, whenever anything on the machine
-// is renamed or mounted meanwhile: the kernel cannot tell then whether it led out (openat2(2), EAGAIN).
-const openPartTries = 1000
-
-// openPart opens a path below a directory, whatever links there are on its way.
-func openPart(from int, sub string) (fd int, err error) {
-	for range openPartTries {
-		fd, err = unix.Openat2(from, sub, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	return fd, err
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries bounds how often a path is resolved again because something was renamed meanwhile.
-const tries = 64
+// tries bounds how often a path is resolved again.
+const tries = 1000
 
 // Open opens path below the directory volume, for mounting only. Directories that are missing are made with the
 // permissions of the volume's own. The caller closes the file.
@@ -42,6 +42,11 @@ func Open(volume, path string) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
+
+// Beneath opens a path below the directory root, for mounting only; links that lead out of it are refused with EXDEV or
+// ELOOP. It tries again when something on the machine was renamed or mounted meanwhile: of a path that leads up the
+// kernel cannot tell then whether it has led out (openat2(2), EAGAIN). The caller closes the descriptor.
+func Beneath(root int, path string) (int, error) { return open(root, path, 0) }
 
 func open(root int, path string, flags uint64) (fd int, err error) {
 	for range tries {

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package main
+package subpath_test
 
 import (
 	"os"
@@ -10,10 +8,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/volumes/subpath"
 )
 
 // A path that leads up and stays below is opened while somebody else renames files without a pause.
-func TestPartsAreOpenedBesideRenames(t *testing.T) {
+func TestOpenedBesideRenames(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o755); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestPartsAreOpenedBesideRenames(t *testing.T) {
 	defer unix.Close(from)
 	sub := strings.Repeat("a/b/../../", 50) + "a"
 	for range 2000 {
-		fd, err := openPart(from, sub)
+		fd, err := subpath.Beneath(from, sub)
 		if err != nil {
 			t.Error(err)
 			break
