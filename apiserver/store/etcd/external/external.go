@@ -1,7 +1,7 @@
 // Package external talks to an etcd cluster elsewhere, through etcd's client.
 //
-// It guarantees that a call ends within etcd.CallLimit, with etcd.ErrTimeout where its outcome is not known, and that
-// errors are those of package etcd.
+// It guarantees that a transaction, a read, a lease and a compaction end within etcd.CallLimit, with etcd.ErrTimeout
+// where the outcome is not known, and that errors are those of package etcd.
 package external
 
 import (
