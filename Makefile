@@ -16,6 +16,9 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 FUZZTIME   ?= 10m
 
+# Modules that are built together find each other's packages compiled. In test/ the go command finds it by itself.
+WORK := $(CURDIR)/test/go.work
+
 # The package whose tests take longest goes first: at the end it would run alone.
 SLOWEST := ./nodeagent/runtime/host
 
@@ -52,8 +55,8 @@ build: helper ## Build bin/monoplane
 
 .PHONY: kubectl
 kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
-$(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
-	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
+$(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go test/go.work
+	cd tools/kubectl && GOWORK=$(WORK) CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
 
 # The oldest kubectl that is compared with Kubernetes. Its words are its own: they are written to a copy of the scripts.
 $(BIN)/oldest/kubectl: tools/kubectl/oldest.mod tools/kubectl/main.go
@@ -132,7 +135,7 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(SLOWEST) $$(tools/raced not)
 	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./... # the longest first, as above
 	cd test/oracle && go test -vet=off .
-	cd examples/controllertest && go test -vet=off ./...
+	cd examples/controllertest && GOWORK=$(WORK) go test -vet=off ./...
 
 .PHONY: test-root
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
