@@ -98,8 +98,8 @@ charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts w
 
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
-$(BIN)/golangci-lint: tools/golangci-lint/go.mod
-	cd tools/golangci-lint && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/lint: $(wildcard tools/lint/*)
+	cd tools/lint && go build -o $@ .
 $(BIN)/deadcode: tools/deadcode/go.mod
 	cd tools/deadcode && go build -o $@ golang.org/x/tools/cmd/deadcode
 
@@ -118,7 +118,7 @@ generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' 
 	tools/generated >proto/generated.sha256
 
 .PHONY: verify
-verify: $(BIN)/golangci-lint $(BIN)/deadcode ## Check that generated code is current, dead code, lint, and the builds without cgo and for macOS
+verify: $(BIN)/lint $(BIN)/deadcode ## Check that generated code is current, dead code, lint, and the builds without cgo and for macOS
 	tools/verify
 
 .PHONY: verify-generated

@@ -22,8 +22,8 @@ import (
 	"monoplane.dev"
 )
 
-// reconciler keeps a Deployment for each ConfigMap, with as many replicas as it says. While that is no number, it looks
-// again every ten minutes.
+// reconciler keeps a Deployment for each ConfigMap, with as many replicas as it says. While that is no number, it
+// looks again every ten minutes.
 type reconciler struct{ client.Client }
 
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -33,7 +33,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	n, err := strconv.ParseInt(cm.Data["replicas"], 10, 32)
 	if err != nil {
-		return ctrl.Result{RequeueAfter: 10 * time.Minute}, nil
+		return ctrl.Result{RequeueAfter: 10 * time.Minute}, nil //nolint:nilerr // Trying again at once does not help.
 	}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cm.Name, Namespace: cm.Namespace}}
 	_, err = ctrl.CreateOrUpdate(ctx, r, d, func() error {

@@ -37,7 +37,7 @@ const mostRanges = 16
 
 // parse reads the lines of a file that are for a user: "name:first:count" or "uid:first:count". What is not such a
 // line is nobody's.
-func parse(r io.Reader, name, uid string) (all []Range) {
+func parse(r io.Reader, name, uid string) (all []Range, err error) {
 	inside := uint64(1)
 	lines := bufio.NewScanner(io.LimitReader(r, mostFile))
 	for lines.Scan() && len(all) < mostRanges {
@@ -54,7 +54,7 @@ func parse(r io.Reader, name, uid string) (all []Range) {
 		all = append(all, Range{Inside: uint32(inside), Outside: uint32(first), Size: uint32(count)})
 		inside += count
 	}
-	return all
+	return all, lines.Err()
 }
 
 func read(path, name, uid string) ([]Range, error) {
@@ -63,7 +63,10 @@ func read(path, name, uid string) ([]Range, error) {
 		return nil, err
 	}
 	defer f.Close()
-	all := parse(f, name, uid)
+	all, err := parse(f, name, uid)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if len(all) == 0 {
 		who := "user " + uid
 		if name != "" {

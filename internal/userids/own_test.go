@@ -29,13 +29,17 @@ func TestParse(t *testing.T) {
 		{"nothing", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := parse(strings.NewReader(c.file), "me", "1000"); !slices.Equal(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
+			if got, err := parse(strings.NewReader(c.file), "me", "1000"); err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("got %v, %v, want %v", got, err, c.want)
 			}
 		})
 	}
-	if got := parse(strings.NewReader(":1:5\n"), "", "1000"); got != nil {
+	if got, _ := parse(strings.NewReader(":1:5\n"), "", "1000"); got != nil {
 		t.Errorf("a user without a name has the ids of a line without one: %v", got)
+	}
+	long := "me:100000:65536\n# " + strings.Repeat("x", 1<<17) + "\nme:300000:65536\n"
+	if got, err := parse(strings.NewReader(long), "me", "1000"); err == nil {
+		t.Errorf("a file that was read in part has %v", got)
 	}
 }
 
@@ -44,7 +48,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("me:100000:65536\n1000:4294967294:1\n")
 	f.Fuzz(func(t *testing.T, file string) {
 		next := uint64(1)
-		for _, r := range parse(strings.NewReader(file), "me", "1000") {
+		all, _ := parse(strings.NewReader(file), "me", "1000")
+		for _, r := range all {
 			if uint64(r.Inside) != next || r.Size == 0 || uint64(r.Outside)+uint64(r.Size) > 1<<32-1 || r.Outside == 0 {
 				t.Fatal(fmt.Sprint("the ranges of ", file, " have ", r))
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,7 +49,7 @@ func startProcess(ctx context.Context, e *env, dir string, args ...string) (*pro
 		}()
 		return p, nil
 	}
-	return nil, fmt.Errorf("%s ended before it was ready: %w", e.binary, cmd.Wait())
+	return nil, fmt.Errorf("%s ended before it was ready: %w", e.binary, errors.Join(lines.Err(), cmd.Wait()))
 }
 
 // down ends the process and all that it has on the machine.

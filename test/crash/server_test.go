@@ -114,6 +114,9 @@ func begin(t *testing.T, run string, cmd *exec.Cmd) *server {
 				s.ready <- struct{}{}
 			}
 		}
+		if err := lines.Err(); err != nil {
+			fmt.Fprintln(s.stdout, "this is not looked at any further:", err)
+		}
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait() // the exit code of a killed process says nothing
 		close(s.exited)

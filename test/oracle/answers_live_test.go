@@ -3,6 +3,8 @@
 package oracle
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -135,4 +137,19 @@ func end() error {
 		}
 	}
 	return failed
+}
+
+func writeAnswers(topic string, answers map[string]string) error {
+	var text bytes.Buffer
+	z, err := gzip.NewWriterLevel(&text, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(answers)) {
+		fmt.Fprintln(z, key, answers[key])
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(recordOf(topic), text.Bytes(), 0o644)
 }

@@ -55,7 +55,8 @@ func auditPolicy(r *rand.Rand) *auditv1.Policy {
 			rule.OmitManagedFields = ptr(r.IntN(2) == 0)
 		}
 		if r.IntN(3) == 0 {
-			rule.NonResourceURLs = some(r, []string{"*", "/*", "/healthz", "/healthz*", "/api", "/api/**", "metrics", "/a*b", ""})
+			rule.NonResourceURLs = some(r, []string{"*", "/*", "/healthz", "/healthz*", "/api", "/api/**", "metrics", "/a*b",
+				""})
 		}
 		if rule.NonResourceURLs == nil || r.IntN(10) == 0 {
 			rule.Namespaces = some(r, []string{"", "default", "kube-system"})
@@ -78,7 +79,8 @@ func auditRequest(t *testing.T, r *rand.Rand) (string, *request.RequestInfo, aud
 	t.Helper()
 	parts := []string{}
 	for range r.IntN(8) {
-		parts = append(parts, pick(r, []string{"api", "apis", "v1", "apps", "namespaces", "default", "pods", "deployments", "a",
+		parts = append(parts, pick(r, []string{"api", "apis", "v1", "apps", "namespaces", "default", "pods", "deployments",
+			"a",
 			"log", "scale", "status", "finalize", "watch", "healthz", "", "x"}))
 	}
 	path := "/" + strings.Join(parts, "/")
@@ -93,7 +95,8 @@ func auditRequest(t *testing.T, r *rand.Rand) (string, *request.RequestInfo, aud
 		"watch=1&fieldSelector=metadata.name%3Db", "fieldSelector=%3D%3D%3D"})
 	method := pick(r, []string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 	u := &url.URL{Path: path, RawQuery: query}
-	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")}
 	info, err := factory.NewRequestInfo(&http.Request{Method: method, URL: u})
 	if err != nil {
 		return "", nil, audit.Attributes{}
@@ -135,7 +138,8 @@ func TestAuditPoliciesDecideAlike(t *testing.T) {
 				a.User = &authn.User{Name: pick(r, []string{"eve", "bob", "x"}), Groups: some(r, []string{"ops", "dev", "x"})}
 				u = &user.DefaultInfo{Name: a.User.Name, Groups: a.User.Groups}
 			}
-			want := fmt.Sprint(info.Verb, " ", info.APIGroup, "/", info.Resource, "/", info.Subresource, " ", info.Namespace, "/",
+			want := fmt.Sprint(info.Verb, " ", info.APIGroup, "/", info.Resource, "/", info.Subresource, " ", info.Namespace,
+				"/",
 				info.Name)
 			got := fmt.Sprint(a.Verb, " ", a.Group, "/", a.Resource, "/", a.Subresource, " ", a.Namespace, "/", a.Name)
 			if got != want || info.IsResourceRequest != a.Objects {

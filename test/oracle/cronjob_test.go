@@ -41,7 +41,8 @@ func cronText(r *rand.Rand) string {
 	return strings.Join([]string{field(0, 59), field(0, 23), field(1, 31), field(1, 12), field(0, 6)}, " ")
 }
 
-var timeZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Etc/GMT+12"}
+var timeZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe",
+	"Etc/GMT+12"}
 
 // dueTime is what Kubernetes makes of a schedule at some time: the last time that is due, whether many were missed,
 // why there is none, and how long it is to the next one.
@@ -175,7 +176,8 @@ func TestCronJobsAreJudgedAlike(t *testing.T) {
 		m := meta(pick(r, []string{"c", "c", "c", strings.Repeat("c", 52), strings.Repeat("c", 53), "C"}))
 		m.ResourceVersion = "1"
 		k := &batch1.CronJob{ObjectMeta: m, Spec: batch1.CronJobSpec{
-			Schedule: cronText(r), ConcurrencyPolicy: pick(r, []batch1.ConcurrencyPolicy{"", "Allow", "Forbid", "Replace", "X"}),
+			Schedule: cronText(r), ConcurrencyPolicy: pick(r, []batch1.ConcurrencyPolicy{"", "Allow", "Forbid", "Replace",
+				"X"}),
 			SuccessfulJobsHistoryLimit: someCount(r), FailedJobsHistoryLimit: someCount(r),
 			JobTemplate: batch1.JobTemplateSpec{Spec: batch1.JobSpec{Template: altered, Parallelism: someCount(r)}},
 		}}

@@ -29,7 +29,8 @@ func TestEndpointsAreJudgedAlike(t *testing.T) {
 			Subsets: []v1.EndpointSubset{{
 				Addresses:         []v1.EndpointAddress{{IP: "10.0.0.1", Hostname: "a", NodeName: ptr("n")}, {IP: "fd00::1"}},
 				NotReadyAddresses: []v1.EndpointAddress{{IP: "10.0.0.2", TargetRef: &v1.ObjectReference{Kind: "Pod", Name: "p"}}},
-				Ports:             []v1.EndpointPort{{Name: "a", Port: 1, AppProtocol: ptr("http")}, {Name: "b", Port: 2, Protocol: "UDP"}},
+				Ports: []v1.EndpointPort{{Name: "a", Port: 1, AppProtocol: ptr("http")}, {Name: "b", Port: 2,
+					Protocol: "UDP"}},
 			}},
 		}
 	}

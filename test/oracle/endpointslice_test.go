@@ -307,7 +307,8 @@ func TestSlicesAreDecidedAlike(t *testing.T) {
 				t.Fatalf("Kubernetes:\n%s\nMonoplane:\n%s", want, got)
 			}
 			got := map[string]int{}
-			for verb, n := range map[string]int{"create": len(plan.Create), "update": len(plan.Update), "delete": len(plan.Delete)} {
+			for verb, n := range map[string]int{"create": len(plan.Create), "update": len(plan.Update),
+				"delete": len(plan.Delete)} {
 				if n > 0 {
 					got[verb] = n
 				}

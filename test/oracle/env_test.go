@@ -78,7 +78,8 @@ func text(r *rand.Rand) string {
 
 func source(r *rand.Rand) v1.EnvFromSource {
 	s := v1.EnvFromSource{Prefix: pick(r, []string{"", "", "P_"})}
-	name, optional := v1.LocalObjectReference{Name: pick(r, []string{"c1", "c2", "s1", "s2", "none"})}, maybe(r, r.IntN(2) == 0)
+	name, optional := v1.LocalObjectReference{Name: pick(r, []string{"c1", "c2", "s1", "s2", "none"})}, maybe(r,
+		r.IntN(2) == 0)
 	if strings.HasPrefix(name.Name, "s") {
 		s.SecretRef = &v1.SecretEnvSource{LocalObjectReference: name, Optional: optional}
 	} else {
@@ -292,7 +293,8 @@ func TestFilesOfVariablesSayTheSame(t *testing.T) {
 	for range *count {
 		var b strings.Builder
 		for range r.IntN(5) {
-			b.WriteString(pick(r, []string{"A='1'", "KEY='two\nlines'", "KEY=''", " KEY='x' # y", "A=''", "# KEY='no'", "\t", ""}))
+			b.WriteString(pick(r, []string{"A='1'", "KEY='two\nlines'", "KEY=''", " KEY='x' # y", "A=''", "# KEY='no'", "\t",
+				""}))
 			for range r.IntN(3) {
 				b.WriteString(pick(r, []string{"A", "KEY", "=", "'", " ", "\n", "\r", "#", "é", "\t"}))
 			}
@@ -334,7 +336,8 @@ func TestPodsReferToTheSameObjects(t *testing.T) {
 	for range *count {
 		k := speaking(r)
 		for range r.IntN(3) {
-			k.Spec.ImagePullSecrets = append(k.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: pick(r, []string{"", "s3"})})
+			k.Spec.ImagePullSecrets = append(k.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: pick(r, []string{"",
+				"s3"})})
 		}
 		if r.IntN(3) == 0 {
 			k.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
@@ -402,7 +405,8 @@ type pulled struct {
 // spec: CTR-6
 func TestImagesArePulledWithTheSameCredentials(t *testing.T) {
 	r := random(t)
-	hosts := []string{"docker.io", "index.docker.io", "r.example.com", "a.r.example.com", "r.example.com:5000", "localhost",
+	hosts := []string{"docker.io", "index.docker.io", "r.example.com", "a.r.example.com", "r.example.com:5000",
+		"localhost",
 		"localhost:5000", "*.example.com", "*.r.example.com", "r.*.com", "team", "", "R.example.com"}
 	paths := []string{"", "/", "/v1/", "/v2/", "/team", "/team/", "/v1/team", "/team/app", "/x", "/library/x"}
 	some := 0
@@ -443,7 +447,8 @@ func TestImagesArePulledWithTheSameCredentials(t *testing.T) {
 				theirs = append(theirs, s)
 			}
 		}
-		image := pick(r, []string{"x", "x:1", "team/app", "docker.io/x", "index.docker.io/team/app", "r.example.com/team/app:2",
+		image := pick(r, []string{"x", "x:1", "team/app", "docker.io/x", "index.docker.io/team/app",
+			"r.example.com/team/app:2",
 			"a.r.example.com/x", "r.example.com:5000/team", "localhost/x", "localhost:5000/team/app", "r.other.com/x",
 			"x@sha256:" + strings.Repeat("0", 64), "r.example.com/x:1@sha256:" + strings.Repeat("0", 64)})
 		answer := ask[pulled](t, "pull-secrets", theirs, image)

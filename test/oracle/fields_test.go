@@ -479,7 +479,8 @@ func (p *pair) config(t *testing.T, r *rand.Rand, o runtime.Object, sub string, 
 }
 
 // identifying are the fields that tell the elements of lists apart: an element without them is none.
-var identifying = []string{"name", "containerPort", "port", "protocol", "mountPath", "devicePath", "ip", "type", "topologyKey",
+var identifying = []string{"name", "containerPort", "port", "protocol", "mountPath", "devicePath", "ip", "type",
+	"topologyKey",
 	"whenUnsatisfiable", "uid"}
 
 // thin leaves out parts of a tree.

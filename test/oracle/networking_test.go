@@ -99,7 +99,8 @@ func randomIngress(r *rand.Rand) *networkingv1.Ingress {
 
 func randomIngressClass(r *rand.Rand) *networkingv1.IngressClass {
 	k := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "1"}}
-	k.Spec.Controller = pick(r, []string{"example.com/a", "example.com/a", "", "a", "example.com/", "/a", "Example.com/a"})
+	k.Spec.Controller = pick(r, []string{"example.com/a", "example.com/a", "", "a", "example.com/", "/a",
+		"Example.com/a"})
 	if r.IntN(2) == 0 {
 		p := &networkingv1.IngressClassParametersReference{
 			Kind: pick(r, []string{"Parameters", "", "a/b"}), Name: pick(r, []string{"p", "", "%"}),

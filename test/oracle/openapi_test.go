@@ -186,7 +186,7 @@ func TestSchemasAreThoseOfKubernetes(t *testing.T) {
 				continue
 			}
 			schemas++
-			for _, d := range differences(name, map[string]any(their), canonical(t, told(schema.(map[string]any)))) {
+			for _, d := range differences(name, their, canonical(t, told(schema.(map[string]any)))) {
 				t.Error(d)
 			}
 		}

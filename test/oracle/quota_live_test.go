@@ -141,3 +141,6 @@ func toldFaults(faults field.ErrorList) []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// resourceIn is the resource that is a part of a name, before a number.
+func resourceIn(name string) string { return strings.TrimRight(name, "0123456789") }

@@ -146,9 +146,6 @@ func TestQuotasDecideTheSame(t *testing.T) {
 	}
 }
 
-// resourceIn is the resource that is a part of a name, before a number.
-func resourceIn(name string) string { return strings.TrimRight(name, "0123456789") }
-
 // roomyQuota has room for some objects.
 func roomyQuota(r *rand.Rand) *v1.ResourceQuota {
 	q := randomQuota(r)

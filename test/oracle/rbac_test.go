@@ -145,9 +145,10 @@ type rolePolicy struct {
 }
 
 var (
-	rbacVerbs      = []string{"get", "list", "*", "escalate"}
-	rbacGroups     = []string{"", "apps", "*"}
-	rbacResources  = []string{"pods", "pods/log", "*", "*/scale", "deployments", "deployments/scale", "pods/", "a/b/c", "*/"}
+	rbacVerbs     = []string{"get", "list", "*", "escalate"}
+	rbacGroups    = []string{"", "apps", "*"}
+	rbacResources = []string{"pods", "pods/log", "*", "*/scale", "deployments", "deployments/scale", "pods/", "a/b/c",
+		"*/"}
 	rbacNames      = []string{"a", "b", ""}
 	rbacPaths      = []string{"/metrics", "/h/*", "*", "/h", "/api/v1*"}
 	rbacNamespaces = []string{"n1", "n2"}
@@ -195,8 +196,8 @@ func randomSubjects(r *rand.Rand) []rbacv1.Subject {
 	return list
 }
 
-// randomPolicy makes roles and bindings, of which some refer to nothing, tells the index of some of them twice or in an
-// earlier state, and lets some go again.
+// randomPolicy makes roles and bindings, of which some refer to nothing, tells the index of some of them twice or in
+// an earlier state, and lets some go again.
 func randomPolicy(t *testing.T, r *rand.Rand) *rolePolicy {
 	p := &rolePolicy{index: roles.New()}
 	names := []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7"}

@@ -7,11 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -53,21 +51,6 @@ func readAnswers(topic string) (map[string]string, error) {
 		answers[key] = answer
 	}
 	return answers, nil
-}
-
-func writeAnswers(topic string, answers map[string]string) error {
-	var text bytes.Buffer
-	z, err := gzip.NewWriterLevel(&text, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(answers)) {
-		fmt.Fprintln(z, key, answers[key])
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(recordOf(topic), text.Bytes(), 0o644)
 }
 
 // wholeRun says whether all tests are run.

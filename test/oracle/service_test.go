@@ -148,7 +148,8 @@ func changeAddresses(r *rand.Rand, s *v1.Service) {
 		s.Spec.IPFamilyPolicy = ptr(pick(r, []v1.IPFamilyPolicy{"SingleStack", "PreferDualStack", "RequireDualStack"}))
 	}
 	if r.IntN(3) == 0 {
-		s.Spec.IPFamilies = pick(r, [][]v1.IPFamily{nil, {"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}, {"IPv4", "IPv4"}})
+		s.Spec.IPFamilies = pick(r, [][]v1.IPFamily{nil, {"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}, {"IPv4",
+			"IPv4"}})
 	}
 }
 

@@ -327,8 +327,8 @@ type castStep struct {
 	Images map[string]string
 }
 
-// In the same histories the same pods and claims are made, changed and deleted as by Kubernetes, and the same status is
-// written. spec: WORK-2
+// In the same histories the same pods and claims are made, changed and deleted as by Kubernetes, and the same status
+// is written. spec: WORK-2
 func TestStatefulSetsAreKeptAlike(t *testing.T) {
 	r := random(t)
 	for range *count/20 + 1 {
@@ -398,8 +398,8 @@ func decideOn(
 	return members.Next(seen)
 }
 
-// sameStatefulStatus compares two statuses. Of the pods that are of neither revision Kubernetes takes those that it deletes from
-// those of the current one.
+// sameStatefulStatus compares two statuses. Of the pods that are of neither revision Kubernetes takes those that it
+// deletes from those of the current one.
 func sameStatefulStatus(t *testing.T, mine *oa.StatefulSetStatus, theirs *apps1.StatefulSetStatus, before *cast) {
 	t.Helper()
 	for _, p := range before.pods {

@@ -1,6 +1,6 @@
 // Command kubectl is the unmodified Kubernetes command line, built from its own library. It lives in a
-// module of its own, so that neither Monoplane nor its users depend on it. `make kubectl` builds it of the libraries that
-// are compiled for Monoplane's tests anyway (test/go.work), which may be newer than those of the released kubectl.
+// module of its own, so that neither Monoplane nor its users depend on it. `make kubectl` builds it of the libraries
+// that are compiled for Monoplane's tests anyway (test/go.work), which may be newer than the released kubectl's.
 package main
 
 import (

@@ -180,6 +180,9 @@ func runAgent(t *testing.T, n *node, starts string, rnd *rand.Rand) map[string]s
 			acked[id] = what
 		}
 	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("what the agent prints: %v", err)
+	}
 	if kill == nil {
 		t.Fatal("the agent did not come up")
 	}

@@ -106,6 +106,9 @@ func killAtRandom(t *testing.T, n *node, rnd *rand.Rand, killed map[string]int) 
 				close(up)
 			}
 		}
+		if err := lines.Err(); err != nil {
+			t.Errorf("what the agent prints: %v", err)
+		}
 	}()
 	select {
 	case <-up:

@@ -43,8 +43,8 @@ func Open(volume, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Beneath opens a path below the directory root, for mounting only; links that lead out of it are refused with EXDEV or
-// ELOOP. It tries again when something on the machine was renamed or mounted meanwhile: of a path that leads up the
+// Beneath opens a path below the directory root, for mounting only; links that lead out of it are refused with EXDEV
+// or ELOOP. It tries again when something on the machine was renamed or mounted meanwhile: of a path that leads up the
 // kernel cannot tell then whether it has led out (openat2(2), EAGAIN). The caller closes the descriptor.
 func Beneath(root int, path string) (int, error) { return open(root, path, 0) }
 

@@ -1,0 +1,3 @@
+module monoplane.dev
+
+go 1.26.0
