@@ -339,7 +339,7 @@ func TestAddressesAreGivenOnce(t *testing.T) {
 			done = done || o.Metadata.Uid == last.Metadata.Uid
 		}
 	}
-	if seen < workers*rounds/4 {
+	if seen < workers*rounds/10 { // Many find no address or port, or a server that is ending.
 		t.Errorf("only %d writes have succeeded", seen)
 	}
 	// What is not in use is there for others, all of it.
