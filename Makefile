@@ -19,8 +19,11 @@ FUZZTIME   ?= 10m
 # Modules that are built together find each other's packages compiled. In test/ the go command finds it by itself.
 WORK := $(CURDIR)/test/go.work
 
-# The package whose tests take longest goes first: at the end it would run alone.
-SLOWEST := ./nodeagent/runtime/host
+# The packages whose tests take longest go first: at the end they would run alone. Some tests wait more than they work,
+# so that there is one package more at a time than there are processors.
+HOST      := ./nodeagent/runtime/host
+FIRST     := $(HOST) ./nodeagent/network/nodens ./scheduler . ./apiserver
+TOGETHER  := -p $(shell expr $$(nproc) + 1)
 
 KUBECTL_VERSION := 1.36.3
 KUBECTL_LDFLAGS := -s -w \
@@ -131,19 +134,24 @@ ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(SLOWEST) $$(tools/raced)
-	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(SLOWEST) $$(tools/raced not)
-	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./... # the longest first, as above
+	CGO_ENABLED=1 go test $(TOGETHER) -vet=off -race -timeout 45m -skip '$(ONCE)' $(FIRST) $$(tools/raced)
+	MONOPLANE_TEST_UNRACED=1 go test $(TOGETHER) -vet=off -timeout 30m $(HOST) $$(tools/raced not)
+	cd test && CGO_ENABLED=1 go test -vet=off -race -timeout 45m -run '^TestFake$$' ./workloads
+	cd test && go test $(TOGETHER) -vet=off -timeout 45m ./e2e ./crash ./conformance ./...
 	cd test/oracle && go test -vet=off .
 	cd examples/controllertest && GOWORK=$(WORK) go test -vet=off ./...
 
+.PHONY: race
+race: build act ## Run the tests of all packages with the race detector, as root those of root too (TIMES=1)
+	CGO_ENABLED=1 go test -vet=off -race -count=$${TIMES:-1} -timeout 2h -skip '$(ONCE)' ./...
+
 .PHONY: test-root
-test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
-	MONOPLANE_TEST_ONCE=1 go test -vet=off -tags rootonly -timeout 25m -run Root \
+test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first (REPEAT=no: but those that `make test` runs as root)
+	MONOPLANE_TEST_ONCE=1 go test $(TOGETHER) -vet=off -tags rootonly -timeout 25m -run Root -skip "$$(tools/rooted $(REPEAT))" \
 	  $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
-	MONOPLANE_TEST_ONCE=1 MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip '^TestRoot' $(SLOWEST)
-	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
+	MONOPLANE_TEST_ONCE=1 MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip '^TestRoot' $(HOST)
+	cd test && go test $(TOGETHER) -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
 .PHONY: test-vm
 test-vm: build kubectl act ## Run tests of cgroup2, systemd's delegation and AppArmor in a virtual machine of Debian's (RUN=group ONLY=test MINUTES=180); as root
@@ -156,12 +164,12 @@ kills-images: helper ## Kill agent, shims and helpers of containers of images at
 
 .PHONY: images
 images: helper ## Run the tests of runtime "host" on containers of an image, all of them; as root
-	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip '^TestRoot' $(SLOWEST)
+	MONOPLANE_TEST_IMAGES=1 go test -vet=off -count=1 -timeout 20m -skip '^TestRoot' $(HOST)
 
 .PHONY: host-all
 host-all: images ## Run the tests of runtime "host" in all ways, also where it is the same code: race detector, root, user, images; as root
-	CGO_ENABLED=1 go test -vet=off -race -count=1 -timeout 45m -run . -skip '$(ONCE)' $(SLOWEST)
-	go test -vet=off -tags rootonly -count=1 -timeout 45m $(SLOWEST)
+	CGO_ENABLED=1 go test -vet=off -race -count=1 -timeout 45m -run . -skip '$(ONCE)' $(HOST)
+	go test -vet=off -tags rootonly -count=1 -timeout 45m $(HOST)
 
 .PHONY: act
 act: # The processes of the tests' scenarios of pods
