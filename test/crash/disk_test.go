@@ -24,6 +24,7 @@ type disk struct {
 	slow, failing atomic.Int64
 	delayed       atomic.Int64 // counts
 	failed        atomic.Int64 // counts
+	synced        atomic.Int64 // counts
 }
 
 // needDisk says why there can be no such file system here, if so.
@@ -116,6 +117,7 @@ func (f *file) Fsync(ctx context.Context, h fs.FileHandle, flags uint32) syscall
 	if errno := f.disk.trouble(ctx); errno != 0 {
 		return errno
 	}
+	f.disk.synced.Add(1)
 	if s, ok := h.(fs.FileFsyncer); ok {
 		return s.Fsync(ctx, flags)
 	}
