@@ -19,11 +19,9 @@ FUZZTIME   ?= 10m
 # Modules that are built together find each other's packages compiled. In test/ the go command finds it by itself.
 WORK := $(CURDIR)/test/go.work
 
-# The packages whose tests take longest go first: at the end they would run alone. Since many tests wait more than they
-# work, two commands run side by side, each with as many packages at a time as there are processors.
+# The packages whose tests take longest go first: at the end they would run alone.
 HOST  := ./nodeagent/runtime/host
 FIRST := $(HOST) ./nodeagent/network/nodens ./scheduler . ./apiserver
-PAIR  := +$(MAKE) --no-print-directory --jobs=2
 
 KUBECTL_VERSION := 1.36.3
 KUBECTL_LDFLAGS := -s -w \
@@ -132,15 +130,12 @@ verify-generated: $(BIN)/buf plugins ## Generate everything anew and compare; ch
 # race detector, which has seen the same code in the others.
 ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage(Kills|Cost)$$
 
-.PHONY: test test-raced test-others
-test: ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	$(PAIR) test-raced test-others
-test-raced: build act
+.PHONY: test
+test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
 	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(FIRST) $$(tools/raced)
 	cd test && CGO_ENABLED=1 go test -vet=off -race -timeout 45m -run '^TestFake$$' ./workloads
-test-others: build kubectl act
-	cd test && go test -vet=off -timeout 45m ./conformance ./e2e ./crash ./...
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(HOST) $$(tools/raced not)
+	cd test && go test -vet=off -timeout 45m ./conformance ./e2e ./crash ./...
 	cd test/oracle && go test -vet=off .
 	cd examples/controllertest && GOWORK=$(WORK) go test -vet=off ./...
 
@@ -149,14 +144,14 @@ race: build act ## Run the tests of all packages with the race detector, as root
 	CGO_ENABLED=1 go test -vet=off -race -count=$${TIMES:-1} -timeout 2h -skip '$(ONCE)' ./...
 
 .PHONY: test-root test-root-packages test-root-programs
-test-root: ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first (REPEAT=no: but those that `make test` runs as root)
-	$(PAIR) test-root-packages test-root-programs
-test-root-packages: build act
+test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first (REPEAT=no: but those that `make test` runs as root)
+	+@$(MAKE) --no-print-directory --jobs=2 test-root-packages test-root-programs
+test-root-packages: # beside test-root-programs, since both wait more than they work
 	MONOPLANE_TEST_ONCE=1 go test -vet=off -tags rootonly -timeout 25m -run Root -skip "$$(tools/rooted $(REPEAT))" \
 	  $(HOST) $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
 	MONOPLANE_TEST_ONCE=1 MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip '^TestRoot' $(HOST)
-test-root-programs: build kubectl act
+test-root-programs:
 	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
 .PHONY: test-vm
