@@ -361,7 +361,7 @@ func TestStopAfterALostStart(t *testing.T) {
 		}
 		send(t, shimPID, syscall.SIGCONT)
 		eventually(t, "it is ready", func() bool { return exists(ready) })
-		_, err = n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1})
+		_, err = n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 5})
 		t.Log("the stop said: ", err)
 		n.wait(id)
 		if !exists(tidied) {
