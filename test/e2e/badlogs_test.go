@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod writes as fast as it can, 300 MB or as many as MONOPLANE_FLOOD says: rotation leaves what is bounded on the
+// A pod writes as fast as it can, 150 MB or as many as MONOPLANE_FLOOD says: rotation leaves what is bounded on the
 // disk, the end of it can be read, and its neighbour goes on. spec: CTR-8
 func TestBadLogFlood(t *testing.T) {
 	t.Parallel()
@@ -23,7 +23,7 @@ func TestBadLogFlood(t *testing.T) {
 		files, size = 5, 10 << 20
 		most        = files * 2 * size
 	)
-	flood, err := strconv.Atoi(cmp.Or(os.Getenv("MONOPLANE_FLOOD"), "300"))
+	flood, err := strconv.Atoi(cmp.Or(os.Getenv("MONOPLANE_FLOOD"), "150"))
 	if err != nil {
 		t.Fatal(err)
 	}
