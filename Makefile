@@ -145,8 +145,8 @@ race: build act ## Run the tests of all packages with the race detector, as root
 
 .PHONY: test-root test-root-packages test-root-programs
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first (REPEAT=no: but those that `make test` runs as root)
-	+@$(MAKE) --no-print-directory --jobs=2 test-root-packages test-root-programs
-test-root-packages: # beside test-root-programs, since both wait more than they work
+	+@$(MAKE) --no-print-directory test-root-packages test-root-programs
+test-root-packages:
 	MONOPLANE_TEST_ONCE=1 go test -vet=off -tags rootonly -timeout 25m -run Root -skip "$$(tools/rooted $(REPEAT))" \
 	  $(HOST) $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
