@@ -140,6 +140,9 @@ func killed(t *testing.T, dir, ref string, after time.Duration) {
 	for lines.Scan() {
 		fmt.Fprintln(&said, lines.Text())
 	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("what the process says: %v", err)
+	}
 	var exit *exec.ExitError
 	if err := child.Wait(); !errors.As(err, &exit) || exit.Exited() {
 		t.Fatalf("the process ended by itself: %v\n%s", err, said.String())

@@ -55,7 +55,7 @@ func (d *driver) run(all []*packages.Package) error {
 			switch {
 			case p.ForTest == "" && tested[p.PkgPath]:
 				errs[i] = d.analyze(p, d.tell, false)
-			case p.ForTest == "" || p.ForTest == p.PkgPath || p.Name == p.PkgPath+"_test":
+			case p.ForTest == "" || p.PkgPath == p.ForTest || p.PkgPath == p.ForTest+"_test":
 				errs[i] = d.analyze(p, d.linters, true)
 			}
 			p.Syntax, p.TypesInfo = nil, nil

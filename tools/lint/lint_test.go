@@ -14,25 +14,26 @@ import (
 // says so, and nothing else.
 func TestEachLinterFinds(t *testing.T) {
 	t.Chdir("testdata")
-	const name = "scheduler/bad.go"
-	text, err := os.ReadFile(filepath.FromSlash(name))
-	if err != nil {
-		t.Fatal(err)
-	}
 	says := regexp.MustCompile(`// (find|below:) ([a-z ]+)$`)
 	var want, got []string
 	finds := make(map[string]bool)
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		n++
-		if m := says.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			at := n
-			if m[1] == "below:" {
-				at++
-			}
-			for linter := range strings.FieldsSeq(m[2]) {
-				want = append(want, fmt.Sprintf("%s:%d %s", name, at, linter))
-				finds[linter] = true
+	for _, name := range []string{"scheduler/bad.go", "scheduler/bad_test.go"} {
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			if m := says.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+				at := n
+				if m[1] == "below:" {
+					at++
+				}
+				for linter := range strings.FieldsSeq(m[2]) {
+					want = append(want, fmt.Sprintf("%s:%d %s", name, at, linter))
+					finds[linter] = true
+				}
 			}
 		}
 	}

@@ -270,6 +270,9 @@ func TestHTTP2ToEndpoints(t *testing.T) {
 			fmt.Fprintf(w, "%s %s\n", r.Proto, lines.Text())
 			w.(http.Flusher).Flush()
 		}
+		if err := lines.Err(); err != nil {
+			t.Errorf("the body of the request: %v", err)
+		}
 		w.Header().Set("Status", "fine")
 	})
 	l := listen(t)

@@ -1,0 +1,7 @@
+package scheduler_test
+
+import "testing"
+
+func TestNothing(t *testing.T) {
+	t.Logf("%d", "a string") // find govet
+}
