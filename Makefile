@@ -135,7 +135,8 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(FIRST) $$(tools/raced)
 	cd test && CGO_ENABLED=1 go test -vet=off -race -timeout 45m -run '^TestFake$$' ./workloads
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(HOST) $$(tools/raced not)
-	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./... # e2e beside conformance would take twice as long
+# crash is second, since e2e and conformance beside each other take more than twice as long.
+	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./...
 	cd test/oracle && go test -vet=off .
 	cd examples/controllertest && GOWORK=$(WORK) go test -vet=off ./...
 
@@ -143,15 +144,12 @@ test: build kubectl act ## Run all tests that need no privileges (race detector 
 race: build act ## Run the tests of all packages with the race detector, as root those of root too (TIMES=1)
 	CGO_ENABLED=1 go test -vet=off -race -count=$${TIMES:-1} -timeout 2h -skip '$(ONCE)' ./...
 
-.PHONY: test-root test-root-packages test-root-programs
+.PHONY: test-root
 test-root: build kubectl act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first (REPEAT=no: but those that `make test` runs as root)
-	+@$(MAKE) --no-print-directory test-root-packages test-root-programs
-test-root-packages:
 	MONOPLANE_TEST_ONCE=1 go test -vet=off -tags rootonly -timeout 25m -run Root -skip "$$(tools/rooted $(REPEAT))" \
 	  $(HOST) $$(grep -rlE --include='*_test.go' '^func Test\w*Root' . | grep -vE '^\./(test|tools)/' | xargs -r dirname | sort -u)
 	CGO_ENABLED=1 go test -vet=off -tags "rootonly seccomp netgo osusergo" -run Root ./cmd/ocihelper
 	MONOPLANE_TEST_ONCE=1 MONOPLANE_TEST_IMAGES=1 go test -vet=off -short -timeout 20m -skip '^TestRoot' $(HOST)
-test-root-programs:
 	cd test && go test -vet=off -tags rootonly -short -timeout 40m -run Root ./e2e ./crash ./cridiff
 
 .PHONY: test-vm
