@@ -224,6 +224,14 @@ func (c *cluster) removePods() error {
 	})
 }
 
+// withoutPodData waits until the agents have removed the volumes of all pods.
+func (c *cluster) withoutPodData() error {
+	return poll(patience, func() (bool, string) {
+		left, err := filepath.Glob(filepath.Join(c.dir, "nodes", "*", "pods-data", "*"))
+		return err == nil && len(left) == 0, fmt.Sprint(left, err)
+	})
+}
+
 // clientConfig is what client-go makes of the kubeconfig, without client-side rate limits.
 func (c *cluster) clientConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())

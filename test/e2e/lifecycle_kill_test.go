@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"slices"
@@ -106,14 +107,15 @@ func newMortal(t *testing.T, dir string) *mortal {
 	return &mortal{begin: func() (*cluster, error) { return start(program, dir) }, last: syscall.SIGTERM}
 }
 
-// live starts the cluster, whose last life ends with the test.
+// live starts the cluster, whose last life ends with the test, when nothing is left of its pods: the object of one that
+// is deleted by force has gone before its volumes.
 func (m *mortal) live(t *testing.T) {
 	t.Helper()
 	if err := m.restart(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.now.endBy(m.last); err != nil {
+		if err := errors.Join(m.now.removePods(), m.now.withoutPodData(), m.now.endBy(m.last)); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
