@@ -107,8 +107,8 @@ func newMortal(t *testing.T, dir string) *mortal {
 	return &mortal{begin: func() (*cluster, error) { return start(program, dir) }, last: syscall.SIGTERM}
 }
 
-// live starts the cluster, whose last life ends with the test, when nothing is left of its pods: the object of one that
-// is deleted by force has gone before its volumes.
+// live starts the cluster, whose last life ends with the test, when nothing is left of its pods: the object of one
+// that is deleted by force has gone before its volumes.
 func (m *mortal) live(t *testing.T) {
 	t.Helper()
 	if err := m.restart(); err != nil {
