@@ -390,7 +390,8 @@ func TestRootImageSharedProcesses(t *testing.T) {
 	looks := n.run(made.GetPodSandboxId(), shared("looks",
 		"echo files $(ls /proc/1/root/ | wc -l); grep Cap /proc/1/status; echo left $(ps | grep -c 'sleep 100[0]'); "+
 			// Whose parent has ended becomes a child of process 1, which has to ask for its end.
-			"p=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); echo child of $(awk '/PPid/{print $2}' /proc/$p/status); "+
+			"p=$(sh -c '(until [ -e /go ]; do sleep 0.01; done) >/dev/null & echo $!'); "+
+			"echo child of $(awk '/PPid/{print $2}' /proc/$p/status); echo >/go; "+
 			"for i in $(seq 6000); do [ -d /proc/$p ] || { echo reaped; break; }; sleep 0.01; done; "+
 			"kill -9 1; echo >/proc/1/exe; cat /proc/1/environ; echo; echo end"))
 	n.wait(looks)

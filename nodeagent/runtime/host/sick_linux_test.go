@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -116,19 +117,12 @@ func TestStartWithoutItsCaller(t *testing.T) {
 	for _, id := range []string{kept, removed} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		gone := make(chan codes.Code, 1)
+		sent := n.unread(sb)
 		go func() {
 			_, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 			gone <- status.Code(err)
 		}()
-		conn, err := n.shimOf(ctx, n.sandboxes[sb])
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the start is sent", func() bool {
-			conn.mu.Lock()
-			defer conn.mu.Unlock()
-			return len(conn.waiting) > 0
-		})
+		eventually(t, "the start is sent", func() bool { return n.unread(sb) > sent })
 		cancel()
 		if code := <-gone; code != codes.Canceled {
 			t.Errorf("%s", code)
@@ -309,6 +303,27 @@ func TestStopOverANewConnection(t *testing.T) {
 	})
 }
 
+// unread returns how much memory holds what was sent to the shim of a sandbox, and what it has not read.
+func (n *node) unread(sb string) int {
+	n.t.Helper()
+	conn, err := n.shimOf(n.t.Context(), n.sandboxes[sb])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	raw, err := conn.conn.SyscallConn()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	size := 0
+	if errRaw := raw.Control(func(fd uintptr) { size, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err == nil {
+		err = errRaw
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return size
+}
+
 // hideShim makes the shim of a sandbox unreachable: its connection breaks, and its socket is elsewhere until restore.
 func (n *node) hideShim(sb string) (restore func()) {
 	n.t.Helper()
@@ -343,25 +358,18 @@ func TestStopAfterALostStart(t *testing.T) {
 		id := n.create(sb, containerConfig("c", "/bin/sh", "-c",
 			`trap 'echo > `+tidied+`; exit 0' TERM; echo > `+ready+`; while :; do sleep 0.02; done`))
 		shimPID := n.shimPID(sb)
-		conn, err := n.shimOf(t.Context(), n.sandboxes[sb])
-		if err != nil {
-			t.Fatal(err)
-		}
 		send(t, shimPID, syscall.SIGSTOP)
+		sent := n.unread(sb)
 		answered := make(chan codes.Code, 1)
 		go func() { answered <- n.startWithin(id, patience) }()
-		eventually(t, "the start is sent", func() bool {
-			conn.mu.Lock()
-			defer conn.mu.Unlock()
-			return len(conn.waiting) > 0
-		})
+		eventually(t, "the start is sent", func() bool { return n.unread(sb) > sent })
 		n.hideShim(sb) // for good
 		if code := <-answered; code != codes.Unavailable {
 			t.Errorf("the start was answered: %s", code)
 		}
 		send(t, shimPID, syscall.SIGCONT)
 		eventually(t, "it is ready", func() bool { return exists(ready) })
-		_, err = n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 5})
+		_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 5})
 		t.Log("the stop said: ", err)
 		n.wait(id)
 		if !exists(tidied) {
