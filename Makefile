@@ -130,10 +130,18 @@ verify-generated: $(BIN)/buf plugins ## Generate everything anew and compare; ch
 # race detector, which has seen the same code in the others.
 ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage(Kills|Cost)$$
 
+# The race detector makes some tests several times as long. With it, those that play hundreds of rounds play a few
+# (-short), and those that write megabytes, or measure, are left out; without it, both run as they are.
+UNRACED := ^Test(LargeWritesLeaveLittleBehind|FullDisk|DamagedDatabase|DamagedLog|TooManyEvents)$$|$\
+^Test(ApplyOfTooMuch|GuaranteesNameRealTests)$$
+ROUNDS  := ^Test(Kill|FiftyClusters|DeletionUnderConcurrency\w*|AStormOfEvictions|\w*NeverOvercommits?|NobodyStarves)$$|$\
+^Test(VolumesUnderChaos|ReviewIsWhatHappens)$$
+
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -timeout 45m -skip '$(ONCE)' $(FIRST) $$(tools/raced)
+	CGO_ENABLED=1 go test -vet=off -race -short -timeout 45m -skip '$(ONCE)|$(UNRACED)' $(FIRST) $$(tools/raced)
 	cd test && CGO_ENABLED=1 go test -vet=off -race -timeout 45m -run '^TestFake$$' ./workloads
+	go test -vet=off -timeout 30m -run '$(UNRACED)|$(ROUNDS)' . ./apiserver ./apiserver/store ./nodeagent/images ./scheduler
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(HOST) $$(tools/raced not)
 # crash is second, since e2e and conformance beside each other take more than twice as long.
 	cd test && go test -vet=off -timeout 45m ./e2e ./crash ./...
@@ -225,8 +233,9 @@ scenarios-large: ## Play the scenarios of workloads in virtual time, those with 
 	cd test && go test -count=1 -timeout 2h -v -run '^TestFake$$' ./workloads -large
 
 .PHONY: scenarios-images
-scenarios-images: build act ## Play all scenarios of a pod's life with images, as root and as a user; as root
-	cd test && go test -tags rootonly -count=1 -timeout 1h -v -run '^TestRoot(User)?ImageLifecycle$$' ./e2e -imagescenes 0
+scenarios-images: build act ## Play all scenarios of a pod's life with images, as root, as a user and on containerd; as root
+	cd test && go test -tags rootonly -count=1 -timeout 1h -v -run '^TestRoot(User)?ImageLifecycle$$|^TestRootContainerd$$/^lifecycle$$' \
+	  ./e2e -imagescenes 0
 
 .PHONY: kills-containerd
 kills-containerd: build act ## Play scenarios of pods while containerd is killed at random moments (COUNT=100 SEED=random); as root

@@ -107,6 +107,9 @@ func (c *cluster) atOnce(clients int, do func(by client)) {
 
 // storm has as many clients as there are pods evict one each, at once, of which the budget allows some.
 func storm(t *testing.T, c *cluster, pods int, allowed int32) {
+	if testing.Short() { // enough to see a data race
+		pods, allowed = pods/5, allowed/5
+	}
 	c.register("n1")
 	names := make([]string, pods)
 	each := func(do func(i int)) {

@@ -41,7 +41,7 @@ func neverOvercommit(t *testing.T, priorities bool) {
 	t.Helper()
 	var bound, preempted int
 	var lost, repeated float64
-	seeds := *histories
+	seeds := played()
 	for seed := range uint64(seeds) { //nolint:gosec // not negative
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 21))

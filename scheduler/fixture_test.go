@@ -24,6 +24,15 @@ import (
 // histories may be raised when the scheduler has changed: each takes a tenth of a second of real time.
 var histories = flag.Int("histories", 12, "how many random histories each of the tests plays that play any")
 
+// played is how many random histories a test plays: a third of them with -short, when it is data races that are looked
+// for, which would be in any.
+func played() int {
+	if testing.Short() {
+		return max(1, *histories/3)
+	}
+	return *histories
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a scheduler on a server in a bubble of virtual time.

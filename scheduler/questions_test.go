@@ -315,7 +315,7 @@ func TestReviewIsWhatHappens(t *testing.T) {
 			&corev1rpc.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p})
 		return err
 	}
-	seeds := 4 * *histories
+	seeds := 4 * played()
 	for seed := range uint64(seeds) { //nolint:gosec // not negative
 		d := naive.NewDice(seed)
 		c := d.Cluster()

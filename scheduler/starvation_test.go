@@ -55,7 +55,7 @@ const (
 // spec: SCHED-2, PRIO-3, PREEMPT-2
 func TestNobodyStarves(t *testing.T) {
 	counts := objects.Counts{}
-	n := *histories
+	n := played()
 	for seed := range uint64(n) { //nolint:gosec // not negative
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			seen := &witness{skip: framework.NewStatus(framework.Skip, "Witness"), tries: map[string][]time.Time{}}

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monoplane.dev/test/containerd"
-	"monoplane.dev/test/lifecycle"
 )
 
 // boxed returns a pod of an image that runs a shell script in a container of its own.
@@ -158,12 +157,8 @@ func (c onContainerd) network(t *testing.T) {
 // their marks in a directory of the machine.
 func (c onContainerd) lifecycle(t *testing.T) {
 	programs := newBoxedPrograms(t)
-	all, err := lifecycle.All("containerd")
-	if err != nil {
-		t.Fatal(err)
-	}
 	namespace := c.namespace(t)
-	for _, s := range all {
+	for _, s := range drawScenes(t, "containerd") {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			journal := programs.newJournal(t, 0)

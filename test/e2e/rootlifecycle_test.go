@@ -19,7 +19,7 @@ import (
 
 // How many of the scenarios of a pod's life are drawn for images, and by which seed.
 var (
-	imageScenes     = flag.Int("imagescenes", 12, "how many scenarios are played with images, as each user; 0: all")
+	imageScenes     = flag.Int("imagescenes", 12, "how many scenarios are played with images and on containerd; 0: all")
 	imageScenesSeed = flag.Uint64("imagescenesseed", 0, "which; 0: at random")
 )
 
@@ -36,9 +36,9 @@ func TestRootUserImageLifecycle(t *testing.T) {
 	playOnImages(t, m, "oci-user")
 }
 
-func playOnImages(t *testing.T, m *machine, runtime string) {
+// drawScenes returns the scenarios that are played on a runtime.
+func drawScenes(t *testing.T, runtime string) []*lifecycle.Scenario {
 	t.Helper()
-	programs := newBoxedPrograms(t)
 	all, err := lifecycle.All(runtime)
 	if err != nil {
 		t.Fatal(err)
@@ -52,11 +52,18 @@ func playOnImages(t *testing.T, m *machine, runtime string) {
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:min(*imageScenes, len(all))]
 	}
+	return all
+}
+
+func playOnImages(t *testing.T, m *machine, runtime string) {
+	t.Helper()
+	programs := newBoxedPrograms(t)
+	drawn := drawScenes(t, runtime)
 	c := m.imageCluster(t).begin(t)
 	c.dialer = m.connect
 	namespace := c.namespace(t)
 	t.Run("scenes", func(t *testing.T) {
-		for _, s := range all {
+		for _, s := range drawn {
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
 				journal := programs.newJournal(t, m.uid)

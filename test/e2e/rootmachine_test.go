@@ -53,9 +53,12 @@ func (m *machine) ip(t *testing.T, args ...string) {
 // run runs a command on the machine and returns what it prints.
 func (m *machine) run(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.name}, args...)...).CombinedOutput()
+	cmd := exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.name}, args...)...)
+	var stderr strings.Builder // where ip complains of what others have left in /run/netns
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out, &stderr)
 	}
 	return string(out)
 }
@@ -137,10 +140,11 @@ func ask(address string, within time.Duration) (string, error) {
 	return string(text), err
 }
 
-// rootAndUser runs a test on a machine of root's, and on one of a user who is not.
+// rootAndUser runs a test on a machine of root's and, beside it, on one of a user who is not.
 func rootAndUser(t *testing.T, test func(t *testing.T, m *machine)) {
 	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := newMachine(t)
 			m.uid = uid
 			test(t, m)

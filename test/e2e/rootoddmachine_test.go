@@ -37,19 +37,15 @@ func (u *imageCluster) answers(t *testing.T) {
 //
 // spec: NET-1
 func TestRootMachineWithoutIPv6(t *testing.T) {
-	for name, uid := range map[string]int{"root": 0, "user": unprivileged} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.uid = uid
-			for _, which := range []string{"all", "default", "lo"} {
-				m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6")
-			}
-			u := m.imageCluster(t)
-			u.begin(t)
-			u.answers(t)
-			u.down(t)
-		})
-	}
+	rootAndUser(t, func(t *testing.T, m *machine) {
+		for _, which := range []string{"all", "default", "lo"} {
+			m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6")
+		}
+		u := m.imageCluster(t)
+		u.begin(t)
+		u.answers(t)
+		u.down(t)
+	})
 }
 
 // Clusters of root and of two other users on one machine have nothing to do with each other: all of them work, and the

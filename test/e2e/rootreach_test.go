@@ -23,6 +23,7 @@ import (
 func TestRootReach(t *testing.T) {
 	for name, uid := range map[string]int{"root": 0, "root forwards": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := newMachine(t)
 			m.uid = uid
 			far := m.outside(t)

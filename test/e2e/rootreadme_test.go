@@ -98,8 +98,12 @@ func readmeCommands(t *testing.T, of string) []string {
 //
 // spec: CLI-2, NET-1, WORK-4
 func TestRootReadme(t *testing.T) {
-	t.Run("root", func(t *testing.T) { playReadme(t, newMachine(t)) })
+	t.Run("root", func(t *testing.T) {
+		t.Parallel()
+		playReadme(t, newMachine(t))
+	})
 	t.Run("user", func(t *testing.T) {
+		t.Parallel()
 		if _, err := exec.LookPath("newuidmap"); err != nil {
 			t.Skip("newuidmap is not installed (make deps)")
 		}
