@@ -18,11 +18,13 @@ import (
 // patience is how long a test waits for what takes a fraction of it on an idle machine.
 const patience = 2 * time.Minute
 
-// poll asks until the answer is yes; after the deadline it fails with the last detail. This is the only place
-// where these tests wait by time for processes they do not control.
+// poll asks until the answer is yes; after the deadline it fails with the last detail. What takes long to ask, as of
+// kubectl, is asked less often, so that most of the machine is left for what is waited for. This is the only place where
+// these tests wait by time for processes they do not control.
 func poll(deadline time.Duration, ask func() (done bool, detail string)) error {
 	end := time.Now().Add(deadline)
 	for {
+		asked := time.Now()
 		done, detail := ask()
 		if done {
 			return nil
@@ -30,7 +32,7 @@ func poll(deadline time.Duration, ask func() (done bool, detail string)) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("not after %v; %s", deadline, detail)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(min(max(20*time.Millisecond, 2*time.Since(asked)), time.Second))
 	}
 }
 
