@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -313,4 +314,46 @@ func TestDeleteCollection(t *testing.T) {
 	if keep := must(c.getPod("keep"))(t); keep.Metadata.DeletionTimestamp != nil {
 		t.Error("keep was not selected")
 	}
+}
+
+// Of a collection, what others delete meanwhile is gone, and what they create in its place stays: neither is an error.
+//
+// spec: DEL-12
+func TestDeleteCollectionBesideSuccessors(t *testing.T) {
+	const maps, last = 400, 100 // those that are listed last are deleted last
+	c := start(t)
+	create := func(i int) (*corev1.ConfigMap, error) {
+		return c.admin().ConfigMaps.Create(ctx(t), &corev1rpc.CreateConfigMapRequest{Object: &corev1.ConfigMap{
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("c%03d", i)}}})
+	}
+	for i := range maps {
+		must(create(i))(t)
+	}
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := c.admin().ConfigMaps.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default"})
+		deleted <- err
+	}()
+	for err := error(nil); err == nil; { // until it has listed them
+		_, err = c.admin().ConfigMaps.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "c000"})
+	}
+	successors := map[string]string{}
+	for i := maps - 1; i >= maps-last; i-- {
+		name := fmt.Sprintf("c%03d", i)
+		_, err := c.admin().ConfigMaps.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: name})
+		if err != nil {
+			break // the collection was here
+		}
+		successors[name] = must(create(i))(t).Metadata.Uid
+	}
+	if err := <-deleted; err != nil {
+		t.Errorf("the collection is not deleted: %v", err)
+	}
+	for name, uid := range successors {
+		o, err := c.admin().ConfigMaps.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: name})
+		if err != nil || o.Metadata.Uid != uid {
+			t.Errorf("%s was created meanwhile, and is now %v, %v", name, o, err)
+		}
+	}
+	t.Logf("%d successors", len(successors))
 }

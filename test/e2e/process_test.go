@@ -19,8 +19,8 @@ import (
 const patience = 2 * time.Minute
 
 // poll asks until the answer is yes; after the deadline it fails with the last detail. What takes long to ask, as of
-// kubectl, is asked less often, so that most of the machine is left for what is waited for. This is the only place where
-// these tests wait by time for processes they do not control.
+// kubectl, is asked less often, so that most of the machine is left for what is waited for. This is the only place
+// where these tests wait by time for processes they do not control.
 func poll(deadline time.Duration, ask func() (done bool, detail string)) error {
 	end := time.Now().Add(deadline)
 	for {
