@@ -131,7 +131,7 @@ verify-generated: $(BIN)/buf plugins ## Generate everything anew and compare; ch
 ONCE := ^TestRoot(Images|Escapes)OfUser$$|^TestRootUnprivileged$$|^TestRootImage(Kills|Cost)$$
 
 # The race detector makes some tests several times as long. With it, those that play hundreds of rounds play a few
-# (-short), and those that write megabytes, or measure, are left out; without it, both run as they are.
+# (-short), and those that read or write megabytes are left out; without it, both run as they are.
 UNRACED := ^Test(LargeWritesLeaveLittleBehind|FullDisk|DamagedDatabase|DamagedLog|TooManyEvents)$$|$\
 ^Test(ApplyOfTooMuch|GuaranteesNameRealTests)$$
 ROUNDS  := ^Test(Kill|FiftyClusters|DeletionUnderConcurrency\w*|AStormOfEvictions|\w*NeverOvercommits?|NobodyStarves)$$|$\

@@ -355,5 +355,7 @@ func TestDeleteCollectionBesideSuccessors(t *testing.T) {
 			t.Errorf("%s was created meanwhile, and is now %v, %v", name, o, err)
 		}
 	}
-	t.Logf("%d successors", len(successors))
+	if len(successors) == 0 {
+		t.Error("the whole collection was deleted before anybody came: the test does not test much")
+	}
 }

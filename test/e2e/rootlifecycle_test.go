@@ -17,7 +17,7 @@ import (
 	"monoplane.dev/test/lifecycle"
 )
 
-// How many of the scenarios of a pod's life are drawn for images, and by which seed.
+// How many of the scenarios of a pod's life are drawn for images and for containerd, and by which seed.
 var (
 	imageScenes     = flag.Int("imagescenes", 12, "how many scenarios are played with images and on containerd; 0: all")
 	imageScenesSeed = flag.Uint64("imagescenesseed", 0, "which; 0: at random")
@@ -36,7 +36,7 @@ func TestRootUserImageLifecycle(t *testing.T) {
 	playOnImages(t, m, "oci-user")
 }
 
-// drawScenes returns the scenarios that are played on a runtime.
+// drawScenes returns the scenarios that are played on a runtime: some of its own, at random, or all.
 func drawScenes(t *testing.T, runtime string) []*lifecycle.Scenario {
 	t.Helper()
 	all, err := lifecycle.All(runtime)

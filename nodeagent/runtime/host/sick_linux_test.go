@@ -303,7 +303,7 @@ func TestStopOverANewConnection(t *testing.T) {
 	})
 }
 
-// unread returns how much memory holds what was sent to the shim of a sandbox, and what it has not read.
+// unread returns how many bytes of memory hold what was sent to the shim of a sandbox, which has not read it.
 func (n *node) unread(sb string) int {
 	n.t.Helper()
 	conn, err := n.shimOf(n.t.Context(), n.sandboxes[sb])
