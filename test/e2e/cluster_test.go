@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +32,7 @@ type cluster struct {
 	exited         chan struct{} // closed once the process has ended and code is set
 	code           int           // exit code, -1 after a signal
 	// dialer connects clients of the REST API; nil where they reach it themselves.
-	dialer func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer dialer
 }
 
 // newCluster starts a cluster of the test's own in a new data directory.

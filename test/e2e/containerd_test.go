@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"monoplane.dev/test/containerd"
@@ -18,13 +19,19 @@ type daemon struct {
 	log *capture
 }
 
-// newContainerd starts a containerd with the images of the tests. Its end fails the test if something still runs in
-// it.
+// oneContainerd is held as long as a containerd runs: the pods of each have addresses of the same range, on the
+// machine's network.
+var oneContainerd sync.Mutex
+
+// newContainerd starts a containerd with the images of the tests, once no other one runs. Its end fails the test if
+// something still runs in it.
 func newContainerd(t *testing.T) *daemon {
 	t.Helper()
 	if err := containerd.Missing(); err != nil {
 		t.Fatal(err)
 	}
+	oneContainerd.Lock()
+	t.Cleanup(oneContainerd.Unlock)
 	dir := filepath.Join(filepath.Dir(shortDir(t)), "containerd")
 	d, err := containerd.New(dir, fmt.Sprintf("mp-e2e-%d", os.Getpid()))
 	if err != nil {

@@ -36,6 +36,7 @@ func smallDisk(t *testing.T, mib int, options string) string {
 
 // A disk that is too small for a new cluster is said at once.
 func TestRootDiskTooSmall(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, 3, "")
 	refused(t, monoplane(t, nil, upArgs(filepath.Join(disk, "data"), "--runtime", "fake")...), "no space left on device")
 }
@@ -44,6 +45,7 @@ func TestRootDiskTooSmall(t *testing.T) {
 // room is made every acknowledged write is there.
 // spec: DEL-13
 func TestRootDiskFull(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, 64, "")
 	dir := filepath.Join(disk, "data")
 	c := startIn(t, dir, "--runtime", "fake")

@@ -18,6 +18,7 @@ import (
 //
 // spec: CLI-2, CLI-4
 func TestRootAutoWithoutNamespaces(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "monoplane")
 	text := fmt.Sprintf("#!/bin/sh\nexec setpriv --bounding-set=-sys_admin %s \"$@\"\n", binary(t, "monoplane"))
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
@@ -84,6 +85,7 @@ spec:
 //
 // spec: CLI-2, CLI-4
 func TestRootAutoForeignImages(t *testing.T) {
+	t.Parallel()
 	monoplane, images := binary(t, "monoplane"), filepath.Join(t.TempDir(), "images")
 	if err := os.Mkdir(images, 0o700); err != nil {
 		t.Fatal(err)
@@ -122,6 +124,7 @@ func TestRootAutoForeignImages(t *testing.T) {
 //
 // spec: NET-1, CTR-6
 func TestRootAutoTwoClusters(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	home := t.TempDir()
 	archive, images := filepath.Join(home, "images.tar"), filepath.Join(home, "images")
@@ -159,7 +162,7 @@ func TestRootAutoTwoClusters(t *testing.T) {
 	answers := func(c *cluster, beginning string) {
 		t.Helper()
 		k := c.kubectl(t, "default")
-		k.path = m.program(t, k.path)
+		k.on(t, m)
 		if out, code := k.run(t, webManifest, "apply", "-f", "-"); code != 0 {
 			t.Fatal(out)
 		}

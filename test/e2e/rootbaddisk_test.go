@@ -14,6 +14,7 @@ import (
 // A pod that fills the node's disk, or takes its last inodes, is evicted with the reason; its neighbour goes on, the
 // node says so while it lasts, and takes pods again afterwards. spec: QOS-2
 func TestRootBadDisk(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ name, options, threshold, script string }{
 		{"full", "", "nodefs.available<128Mi", `head -c 280000000 /dev/zero >/v/x; exec sleep 3600`},
 		{"no inodes", ",nr_inodes=6000", "nodefs.inodesFree<2000",

@@ -13,6 +13,7 @@ import (
 //
 // spec: WORK-4, NET-1
 func TestRootLoadBalancer(t *testing.T) {
+	t.Parallel()
 	for name, uid := range map[string]int{"root": 0, "root forwards": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 //
 // spec: NET-1, WORK-4
 func TestRootCNI(t *testing.T) {
+	t.Parallel()
 	const plugins = "/usr/lib/cni"
 	if _, err := os.Stat(filepath.Join(plugins, "bridge")); err != nil {
 		t.Skip("containernetworking-plugins is not installed (make deps)")

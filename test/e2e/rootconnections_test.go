@@ -27,6 +27,7 @@ import (
 //
 // spec: NET-1, WORK-4, SAFE-4
 func TestRootConnectionsLiveOn(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		far := m.outside(t)
 		m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")

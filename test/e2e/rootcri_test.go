@@ -55,6 +55,7 @@ type onContainerd struct {
 // TestRootContainerd shows on a real containerd what the other tests show on the host runtime: the life of pods with
 // images, networks and isolation of their own.
 func TestRootContainerd(t *testing.T) {
+	t.Parallel()
 	ctd := newContainerd(t)
 	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.Endpoint())
 	on := onContainerd{c, c.pods(t, "default"), ctd}

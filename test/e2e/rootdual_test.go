@@ -19,6 +19,7 @@ import (
 //
 // spec: NET-1, WORK-4
 func TestRootDualStack(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		far := m.outside(t)
 		m.run(t, "ip", "addr", "add", "2001:db8::1/64", "dev", "up0", "nodad")
@@ -111,6 +112,7 @@ func TestRootDualStack(t *testing.T) {
 //
 // spec: NET-1, WORK-4
 func TestRootFamilies(t *testing.T) {
+	t.Parallel()
 	const pods4, pods6, services4, services6 = "10.244.0.0/16", "fd00:10:244::/56", "10.96.0.0/16", "fd00:10:96::/112"
 	for name, c := range map[string]struct{ pods, services, manifest string }{
 		"IPv6 first": {pods4 + "," + pods6, services6 + "," + services4, dualManifest},

@@ -13,6 +13,7 @@ import (
 //
 // spec: VOL-1, CTR-6
 func TestRootUserGroups(t *testing.T) {
+	t.Parallel()
 	begin := func(t *testing.T, m *machine, user string) (*imageCluster, *kubectl) {
 		u := m.imageCluster(t)
 		u.images = filepath.Join(u.home, "owners")

@@ -15,6 +15,7 @@ import (
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootImagesAndNetwork(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	u := m.imageCluster(t)
 	u.begin(t)

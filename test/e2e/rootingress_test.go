@@ -28,6 +28,7 @@ import (
 //
 // spec: WORK-4, NET-1
 func TestRootIngress(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		far := m.outside(t)
 		u := m.imageCluster(t)

@@ -26,6 +26,7 @@ var (
 // runs twice, nothing is lost, no grace is cut, and pods that run are adopted as they are.
 // spec: SAFE-1, SAFE-4, DEL-10, NODE-2
 func TestRootContainerdUnderKills(t *testing.T) {
+	t.Parallel()
 	seed := *runtimeKillSeed
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // it is printed

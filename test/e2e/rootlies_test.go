@@ -24,6 +24,7 @@ var (
 // grace is cut, and a neighbour goes on.
 // spec: SAFE-1, SAFE-4, DEL-10, NODE-1
 func TestRootContainerdLies(t *testing.T) {
+	t.Parallel()
 	seed := *runtimeLieSeed
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // it is printed

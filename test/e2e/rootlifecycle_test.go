@@ -26,11 +26,13 @@ var (
 // TestRootImageLifecycle plays scenarios of package lifecycle with containers of an image and a network of their own,
 // as root.
 func TestRootImageLifecycle(t *testing.T) {
+	t.Parallel()
 	playOnImages(t, newMachine(t), "oci")
 }
 
 // TestRootUserImageLifecycle does so as a user who is not root, with nothing installed and nothing allowed.
 func TestRootUserImageLifecycle(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.uid = unprivileged
 	playOnImages(t, m, "oci-user")
@@ -83,6 +85,7 @@ func playOnImages(t *testing.T, m *machine, runtime string) {
 //
 // spec: SAFE-1, DEL-10, CTR-6
 func TestRootImageLifecycleUnderKills(t *testing.T) {
+	t.Parallel()
 	programs := newBoxedPrograms(t)
 	playUnderKills(t, "oci", 2, func(t *testing.T, s *lifecycle.Scenario) staged {
 		t.Helper()
@@ -137,6 +140,7 @@ func (u *imageCluster) leftNoMounts(t *testing.T) {
 //
 // spec: CTR-6
 func TestRootImageBadInput(t *testing.T) {
+	t.Parallel()
 	playBadOnImages(t, newMachine(t), "oci")
 }
 
@@ -144,6 +148,7 @@ func TestRootImageBadInput(t *testing.T) {
 //
 // spec: CTR-6
 func TestRootUserImageBadInput(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.uid = unprivileged
 	playBadOnImages(t, m, "oci-user")

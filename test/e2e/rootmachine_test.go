@@ -293,8 +293,14 @@ func (u *imageCluster) apply(t *testing.T, manifests string) {
 func (u *imageCluster) kubectl(t *testing.T) *kubectl {
 	t.Helper()
 	k := u.now.kubectl(t, "default")
-	k.path = (&machine{name: u.machine.name}).program(t, k.path)
+	k.on(t, u.machine)
 	return k
+}
+
+// on has commands run on a machine, as root.
+func (k *kubectl) on(t *testing.T, m *machine) {
+	t.Helper()
+	k.path, k.dial = (&machine{name: m.name}).program(t, k.path), m.connect
 }
 
 // down ends the cluster as a user does.

@@ -20,6 +20,7 @@ import (
 //
 // spec: NET-1, WORK-4
 func TestRootNames(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		m.outside(t).serveNames(t, map[string]string{"outside.example.": "192.0.2.2", "near.corp.example.": "192.0.2.2"})
 		m.resolv = filepath.Join(t.TempDir(), "resolv.conf")

@@ -37,6 +37,7 @@ func (u *imageCluster) answers(t *testing.T) {
 //
 // spec: NET-1
 func TestRootMachineWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		for _, which := range []string{"all", "default", "lo"} {
 			m.run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6")
@@ -53,6 +54,7 @@ func TestRootMachineWithoutIPv6(t *testing.T) {
 //
 // spec: NET-1, CTR-6
 func TestRootClustersOfThreeUsers(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	var all []*imageCluster
 	for _, uid := range []int{0, unprivileged, unprivileged + 1} {
@@ -80,6 +82,7 @@ func TestRootClustersOfThreeUsers(t *testing.T) {
 //
 // spec: NET-1
 func TestRootRangeOfKilledStart(t *testing.T) {
+	t.Parallel()
 	u := newMachine(t).imageCluster(t)
 	first := exec.Command(u.monoplane, upArgs(u.dir, "--runtime", "oci", "--image-dir", u.images)...)
 	if err := first.Start(); err != nil {
@@ -108,6 +111,7 @@ func TestRootRangeOfKilledStart(t *testing.T) {
 //
 // spec: CLI-2, CLI-4
 func TestRootUserWithoutNamespaces(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		t.Skip("newuidmap is not installed (make deps)")
 	}

@@ -45,6 +45,7 @@ func withIDs(t *testing.T) *machine {
 //
 // spec: CTR-6, USER-1
 func TestRootUserOwners(t *testing.T) {
+	t.Parallel()
 	for name, images := range map[string]func(t *testing.T, u *imageCluster) string{
 		"overlay": func(_ *testing.T, u *imageCluster) string { return filepath.Join(u.home, "owners") },
 		"copies":  func(t *testing.T, u *imageCluster) string { return filepath.Join(onOverlay(t, u), "images") },

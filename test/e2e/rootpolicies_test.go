@@ -13,6 +13,7 @@ import (
 //
 // spec: NET-1
 func TestRootPolicies(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		u := m.imageCluster(t)
 		u.begin(t)

@@ -27,6 +27,7 @@ import (
 //
 // spec: QOS-2, VOL-1
 func TestRootUserLimitsOfStorage(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ name, user, mode string }{
 		{"many", "1000", "700"},
 		{"one", "0", "0"},
@@ -54,6 +55,7 @@ func TestRootUserLimitsOfStorage(t *testing.T) {
 //
 // spec: QOS-2, VOL-1
 func TestRootImageStorageLimits(t *testing.T) {
+	t.Parallel()
 	const fill = "head -c 3000000 /dev/zero >"
 	declared, logs := layerOver(fill+"/data/f"), layerOver("yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c 3000000")
 	declared.name, logs.name = "declared", "logs"
@@ -136,6 +138,7 @@ func storageLimits(t *testing.T, m *machine, user string, pods []storing) {
 //
 // spec: QOS-2, VOL-1
 func TestRootQuotaBoundsPods(t *testing.T) {
+	t.Parallel()
 	disk := filepath.Dir(shortDir(t))
 	quotatest.Mount(t, disk, "prjquota")
 	u := newMachine(t).imageCluster(t)
@@ -202,6 +205,7 @@ func TestRootQuotaBoundsPods(t *testing.T) {
 //
 // spec: QOS-2, CTR-6
 func TestRootImagesAreCollected(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, 512, "")
 	theirs, ours := newMachine(t).imageCluster(t), newMachine(t).imageCluster(t)
 	theirs.images, ours.images = filepath.Join(disk, "images"), filepath.Join(disk, "images")

@@ -21,6 +21,7 @@ import (
 //
 // spec: NET-1, WORK-4, CTR-6
 func TestRootReach(t *testing.T) {
+	t.Parallel()
 	for name, uid := range map[string]int{"root": 0, "root forwards": 0, "user": unprivileged} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -98,6 +98,7 @@ func readmeCommands(t *testing.T, of string) []string {
 //
 // spec: CLI-2, NET-1, WORK-4
 func TestRootReadme(t *testing.T) {
+	t.Parallel()
 	t.Run("root", func(t *testing.T) {
 		t.Parallel()
 		playReadme(t, newMachine(t))
@@ -150,7 +151,7 @@ func playReadme(t *testing.T, m *machine) {
 		t.Fatalf("images are not run by default:\n%s%s", c.stdout, c.stderr)
 	}
 	k := c.kubectl(t, "default")
-	k.path = (&machine{name: m.name}).program(t, k.path)
+	k.on(t, m)
 	bin := filepath.Join(t.TempDir(), "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 //
 // spec: WORK-5, WORK-4, NET-1
 func TestRootRollout(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		far := m.outside(t)
 		u := m.imageCluster(t)

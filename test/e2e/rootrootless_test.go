@@ -23,8 +23,9 @@ const unprivileged = 54321
 //
 // spec: NET-1, WORK-4, CTR-6, CTR-9
 func TestRootUserImagesAndNetwork(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
-	m.uid = unprivileged
+	m.uid = unprivileged + 2 // Nobody else's, so that what is left is its own.
 	far := m.outside(t)
 	u := m.imageCluster(t)
 	u.begin(t)
@@ -124,7 +125,7 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 	}
 
 	u.down(t)
-	if left := processesOf(t, unprivileged); left != "" {
+	if left := processesOf(t, m.uid); left != "" {
 		t.Errorf("processes are left:\n%s", left)
 	}
 	if links := m.run(t, "ip", "-o", "link"); strings.Count(links, "\n") != 2 {
@@ -145,6 +146,7 @@ func TestRootUserImagesAndNetwork(t *testing.T) {
 //
 // spec: USER-1, CTR-6
 func TestRootUserIDs(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		t.Skip("newuidmap is not installed (make deps)")
 	}

@@ -16,6 +16,7 @@ import (
 //
 // spec: WORK-4, NET-1
 func TestRootServices(t *testing.T) {
+	t.Parallel()
 	rootAndUser(t, func(t *testing.T, m *machine) {
 		far := m.outside(t)
 		m.run(t, "ip", "addr", "add", "192.0.2.3/24", "dev", "up0")

@@ -268,6 +268,7 @@ func (c onContainerd) streams(t *testing.T) {
 //
 // spec: CTR-8, CTR-9, INIT-6, USER-1
 func TestRootImageStreams(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	u := m.imageCluster(t)
 	u.begin(t)

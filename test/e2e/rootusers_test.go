@@ -19,6 +19,7 @@ import (
 //
 // spec: USER-1, USER-2, NET-1, VOL-1, SAFE-5
 func TestRootUsersOfPods(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	archive, images := filepath.Join(t.TempDir(), "images.tar"), filepath.Join(t.TempDir(), "images")
 	if err := containerd.WriteImages(archive); err != nil {
@@ -50,7 +51,7 @@ func TestRootUsersOfPods(t *testing.T) {
 		}
 	})
 	k := c.kubectl(t, "default")
-	k.path = m.program(t, k.path)
+	k.on(t, m)
 	volume := t.TempDir()
 	manifest := strings.ReplaceAll(usersManifest, "HOSTPATH", volume)
 	if out, code := k.run(t, manifest, "apply", "-f", "-"); code != 0 {
