@@ -19,7 +19,8 @@ FUZZTIME   ?= 10m
 # Modules that are built together find each other's packages compiled. In test/ the go command finds it by itself.
 WORK := $(CURDIR)/test/go.work
 
-# The packages whose tests take longest go first: at the end they would run alone.
+# The packages whose tests take longest go first: at the end they would run alone. Some of them mostly wait, so that one
+# more than there are processors runs.
 HOST  := ./nodeagent/runtime/host
 FIRST := $(HOST) ./nodeagent/network/nodens ./scheduler . ./apiserver
 
@@ -139,7 +140,7 @@ ROUNDS  := ^Test(Kill|FiftyClusters|DeletionUnderConcurrency\w*|AStormOfEviction
 
 .PHONY: test
 test: build kubectl act ## Run all tests that need no privileges (race detector on, where there are goroutines)
-	CGO_ENABLED=1 go test -vet=off -race -short -timeout 45m -skip '$(ONCE)|$(UNRACED)' $(FIRST) $$(tools/raced)
+	CGO_ENABLED=1 go test -vet=off -race -short -p $$(($$(nproc) + 1)) -timeout 45m -skip '$(ONCE)|$(UNRACED)' $(FIRST) $$(tools/raced)
 	cd test && CGO_ENABLED=1 go test -vet=off -race -timeout 45m -run '^TestFake$$' ./workloads
 	go test -vet=off -timeout 30m -run '$(UNRACED)|$(ROUNDS)' . ./apiserver ./apiserver/store ./nodeagent/images ./scheduler
 	MONOPLANE_TEST_UNRACED=1 go test -vet=off -timeout 30m $(HOST) $$(tools/raced not)
