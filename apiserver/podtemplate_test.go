@@ -47,17 +47,15 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 		t.Errorf("what pods may not have is not refused: %v", err)
 	}
 
-	asked := newPodTemplate("t")
-	asked.Template.Spec.Containers[0].Ports[0].HostPort = 80 // as hostNetwork wants it
-	made := must(templates.Create(ctx(t), &corev1rpc.CreatePodTemplateRequest{Object: asked}))(t)
+	made := must(templates.Create(ctx(t), &corev1rpc.CreatePodTemplateRequest{Object: newPodTemplate("t")}))(t)
 	s, c := made.Template.Spec, made.Template.Spec.Containers[0]
 	if s.RestartPolicy != "Always" || s.GetTerminationGracePeriodSeconds() != 30 || c.ImagePullPolicy != "Always" ||
 		c.Ports[0].Protocol != "TCP" ||
 		c.Resources.Limits["cpu"].String_ != "1" {
 		t.Errorf("not filled in: %v", made)
 	}
-	if s.EnableServiceLinks != nil || c.Resources.Requests != nil || s.ServiceAccountName != "" || s.Tolerations != nil ||
-		s.Priority != nil {
+	if s.EnableServiceLinks != nil || c.Resources.Requests != nil || c.Ports[0].HostPort != 0 ||
+		s.ServiceAccountName != "" || s.Tolerations != nil || s.Priority != nil {
 		t.Errorf("what pods get of it is in the template already: %v", made)
 	}
 	if made.Metadata.Generation != 1 {

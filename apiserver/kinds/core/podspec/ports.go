@@ -59,13 +59,17 @@ func (f *faults) hostPorts(at *validation.Path, c container, taken map[string]bo
 	}
 }
 
-// hostNetworkPorts checks that containers on the node's network publish their ports as they are.
+// hostNetworkPorts checks that containers on the node's network publish their ports as they are. A template may leave
+// it to its pods to say so (DefaultOfPod).
 func (v *Checker) hostNetworkPorts(p *validation.Path) {
 	if !v.spec.GetHostNetwork() {
 		return
 	}
 	for i, c := range v.spec.GetContainers() {
 		for j, port := range c.GetPorts() {
+			if v.template && port.GetHostPort() == 0 {
+				continue
+			}
 			if port.GetHostPort() != port.GetContainerPort() {
 				v.InvalidValue(p.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"),
 					port.GetHostPort(), "must match `containerPort` when `hostNetwork` is true")
