@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"crypto/rand"
+	"maps"
 	"strings"
 	"testing"
 
@@ -93,6 +94,47 @@ func TestBindPreconditions(t *testing.T) {
 	if p := must(c.getPod("web"))(t); p.Spec.NodeName != "n1" {
 		t.Errorf("bound: %v", p)
 	}
+}
+
+// A pod has the labels that say where its node is, however it came there, and those of its binding.
+//
+// spec: SCHED-3
+func TestLabelsOfThePlace(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	const zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+	n := clone(c.node("n1"))
+	n.Metadata.Labels = map[string]string{zone: "z1", region: "r1", "kubernetes.io/os": "linux"}
+	must(c.admin().Nodes.Update(ctx(t), &corev1rpc.UpdateNodeRequest{Object: n}))(t)
+	labelled := func(name string) *corev1.Pod {
+		p := newPod(name)
+		p.Metadata.Labels = map[string]string{"app": "a", zone: "elsewhere"}
+		return p
+	}
+	check := func(how string, p *corev1.Pod, want map[string]string) {
+		t.Helper()
+		if !maps.Equal(p.Metadata.Labels, want) {
+			t.Errorf("%s: %v, want %v", how, p.Metadata.Labels, want)
+		}
+	}
+
+	made := c.createPod(labelled("bound"))
+	check("not bound", made, map[string]string{"app": "a", zone: "elsewhere"})
+	must(c.scheduler().Pods.Bind(ctx(t), &corev1rpc.BindPodRequest{
+		Namespace: "default", Name: "bound",
+		Object: &corev1.Binding{
+			Metadata: &metav1.ObjectMeta{Uid: made.Metadata.Uid, Labels: map[string]string{"app": "b", zone: "binding"}},
+			Target:   &corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		},
+	}))(t)
+	check("bound", must(c.getPod("bound"))(t), map[string]string{"app": "b", zone: "z1", region: "r1"})
+
+	there := labelled("there")
+	there.Spec.NodeName = "n1"
+	check("created there", c.createPod(there), map[string]string{"app": "a", zone: "z1", region: "r1"})
+	there = labelled("nowhere")
+	there.Spec.NodeName = "n2"
+	check("created on a node that is not there", c.createPod(there), map[string]string{"app": "a", zone: "elsewhere"})
 }
 
 // between is randomness that runs a function at its next use, once. A binding uses randomness after it has read the

@@ -167,18 +167,41 @@ func (p *Pods) bound(
 	}, nil
 }
 
+// topology are the labels of its node that a pod gets, as Kubernetes' admission (PodTopologyLabels) copies them.
+var topology = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
+
+// place writes into the metadata of a pod, whose maps are the caller's, what it has of its node: the key of the machine,
+// and where that is. Without a node it has neither.
+func place(pod, node *metav1.ObjectMeta) {
+	nodekey.Set(pod, nodekey.Of(node))
+	for _, label := range topology {
+		if value, ok := node.GetLabels()[label]; ok {
+			if pod.Labels == nil {
+				pod.Labels = map[string]string{}
+			}
+			pod.Labels[label] = value
+		}
+	}
+}
+
+// with returns a map of its own with what both have, the second one's where they differ.
+func with(m, add map[string]string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil && len(add) > 0 {
+		m = make(map[string]string, len(add))
+	}
+	maps.Copy(m, add)
+	return m
+}
+
 // assigned returns live bound to node. What does not change is shared with live.
 func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object) *corev1.Pod {
 	m := live.GetMetadata().Shallow()
-	m.Annotations = maps.Clone(m.Annotations)
-	if add := b.GetMetadata().GetAnnotations(); len(add) > 0 {
-		if m.Annotations == nil {
-			m.Annotations = make(map[string]string, len(add))
-		}
-		maps.Copy(m.Annotations, add)
-	}
-	nodekey.Set(m, nodekey.Of(node.GetMetadata()))
+	m.Annotations = with(m.Annotations, b.GetMetadata().GetAnnotations())
+	m.Labels = with(m.Labels, b.GetMetadata().GetLabels())
+	place(m, node.GetMetadata())
 	m.Annotations = intern.Map(p.deps.Store.Parts(), m.Annotations)
+	m.Labels = intern.Map(p.deps.Store.Parts(), m.Labels)
 	spec := live.GetSpec().Shallow()
 	spec.NodeName = node.GetMetadata().GetName()
 	spec = intern.Message(p.deps.Store.Parts(), spec)

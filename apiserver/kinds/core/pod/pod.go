@@ -91,11 +91,11 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 	if err := p.account(ctx, o); err != nil {
 		return err
 	}
-	key, err := p.machine(ctx, o.Spec.NodeName)
+	node, err := p.machine(ctx, o.Spec.NodeName)
 	if err != nil {
 		return err
 	}
-	nodekey.Set(o.Metadata, key)
+	place(o.Metadata, node)
 	if err := p.prioritize(ctx, o); err != nil {
 		return err
 	}
@@ -108,19 +108,19 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 	return nil
 }
 
-// machine returns the key of the machine that is registered as node, for a pod that is created bound.
-func (p *Pods) machine(ctx context.Context, node string) (string, error) {
+// machine returns the metadata of a node, for a pod that is created bound; nil where there is no such node.
+func (p *Pods) machine(ctx context.Context, node string) (*metav1.ObjectMeta, error) {
 	if node == "" {
-		return "", nil
+		return nil, nil
 	}
 	n, err := p.deps.Store.Get(ctx, nodeKeyOf(node), "")
 	if apierrors.Is(err, apierrors.NotFound) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return nodekey.Of(n.GetMetadata()), nil
+	return n.GetMetadata(), nil
 }
 
 // sameMachine sees to it that a pod that is created bound has the key of the machine whose node it is (NODE-7): the
