@@ -199,7 +199,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (10m)
 	tools/fuzz $(FUZZTIME)
 
 .PHONY: histories
-histories: ## Give the same histories to the controllers and to Kubernetes' own, and compare (COUNT=5 SEED=random)
+histories: $(BIN)/lint ## Give the same histories to the controllers and to Kubernetes' own, and compare (COUNT=5 SEED=random)
+	GOWORK=$(WORK) $(BIN)/lint -tags rootonly ./test/oracle/...
 	cd test/oracle && go test -count=1 -timeout=2h ./histories -args -count $${COUNT:-5} -seed $${SEED:-0}
 
 .PHONY: oracle
