@@ -276,6 +276,17 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 		if op.by == "podgc" {
 			status.Conditions = []*corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC"}}
 		}
+		if op.by == "user" { // who would say with an update what the metadata is to be, too
+			said := "{}"
+			if uid != "" {
+				said = fmt.Sprintf(`{"uid":%q}`, uid)
+			}
+			p, err := by.Pods.PatchStatus(ctx(m.t), &metav1.PatchRequest{Namespace: m.namespace, Name: op.pod,
+				PatchType: "application/merge-patch+json",
+				Patch:     fmt.Appendf(nil, `{"metadata":%s,"status":{"phase":%q}}`, said, op.phase)})
+			d.answer(p)
+			return err
+		}
 		p, err := by.Pods.UpdateStatus(ctx(m.t), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: m.namespace, Name: op.pod, Uid: uid}, Status: status}})
 		d.answer(p)

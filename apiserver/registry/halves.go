@@ -29,16 +29,12 @@ func (h halves) main(asked, live protoreflect.Message, fill func(object.Object))
 	return next.Interface().(object.Object)
 }
 
-// statusOf returns live with the status of asked, filled in by Default, and for the registry with the metadata of
-// asked when the rules take something of that.
-func (h halves) statusOf(asked, live protoreflect.Message, fill func(object.Object), metadata bool) object.Object {
+// statusOf returns live with the status of asked, filled in by Default.
+func (h halves) statusOf(asked, live protoreflect.Message, fill func(object.Object)) object.Object {
 	next := live.New()
 	copyField(next, asked, h.status)
 	fill(next.Interface().(object.Object))
 	next.Clear(h.metadata)
-	if metadata {
-		copyField(next, asked, h.metadata)
-	}
 	share(next, live, h.spec)
 	return next.Interface().(object.Object)
 }
@@ -79,7 +75,7 @@ func (t *Typed[T]) split() {
 	}
 	if status, ok := t.Subresources["status"]; ok && status.Apply == nil {
 		status.Apply = func(asked, live T) T {
-			return h.statusOf(asked.ProtoReflect(), live.ProtoReflect(), fill, status.Annotations).(T)
+			return h.statusOf(asked.ProtoReflect(), live.ProtoReflect(), fill).(T)
 		}
 		t.Subresources["status"] = status
 	}

@@ -91,19 +91,32 @@ func (r *Registry) place(m *metav1.ObjectMeta, namespace, name string) error {
 	return nil
 }
 
-// mergeMeta gives next, which came from a client, the metadata that clients cannot change by rules. Fields left empty
-// mean "as it is"; different ones are for validation to refuse.
-func mergeMeta(next, live object.Object, rules *UpdateRules) {
-	l := meta(live)
-	if !rules.Metadata {
-		m := l.Shallow()
-		if rules.Annotations && next.GetMetadata() != nil {
-			m.Annotations = next.GetMetadata().GetAnnotations()
-		}
-		next.SetMetadata(m)
-		return
+// metaOfPart returns the metadata of live with the parts that an update of a subresource takes from what was asked.
+func metaOfPart(asked, live *metav1.ObjectMeta, takes Metadata) *metav1.ObjectMeta {
+	m := live.Shallow()
+	if asked == nil || takes == 0 {
+		return m
 	}
-	m := meta(next)
+	asked = object.Clone(asked)
+	if takes&Labels != 0 {
+		m.Labels = asked.Labels
+	}
+	if takes&Annotations != 0 {
+		m.Annotations = asked.Annotations
+	}
+	if takes&Owners != 0 {
+		m.OwnerReferences = asked.OwnerReferences
+	}
+	if takes&Finalizers != 0 {
+		m.Finalizers = asked.Finalizers
+	}
+	return m
+}
+
+// mergeMeta gives next, which came from a client, the metadata that clients cannot change. Fields left empty mean "as
+// it is"; different ones are for validation to refuse.
+func mergeMeta(next, live object.Object) {
+	l, m := meta(live), meta(next)
 	m.Name, m.Namespace = l.Name, l.Namespace
 	m.ResourceVersion, m.Generation = l.ResourceVersion, l.Generation
 	m.SelfLink, m.ManagedFields = l.SelfLink, l.ManagedFields

@@ -91,10 +91,11 @@ type UpdateRules struct {
 	// changed; what the result does not change it may share with live, but not with asked. Metadata is merged by
 	// the registry.
 	Apply func(asked, live object.Object) object.Object
-	// Metadata is true when labels, annotations, finalizers and owners may change, as in the object itself.
-	Metadata bool
-	// Annotations is true when annotations may change though Metadata is false.
-	Annotations bool
+	// Main says that the update is one of the object itself, and may change its metadata as it likes.
+	Main bool
+	// Metadata is what an update of a subresource changes of the metadata, OfComponents what one by a part of the
+	// control plane does: those send what they have seen of an object, or less, and mean its status.
+	Metadata, OfComponents Metadata
 	// Authorize refuses an update because of who asks, on the revision that will be compared. It may add guards,
 	// and change Next where only the server writes it.
 	Authorize func(ctx context.Context, u *Update) error
@@ -104,6 +105,19 @@ type UpdateRules struct {
 	// they see the object itself.
 	Shape *Shape
 }
+
+// Metadata is a part of the metadata.
+type Metadata uint8
+
+// The parts of the metadata that clients write.
+const (
+	Labels Metadata = 1 << iota
+	Annotations
+	Owners
+	Finalizers
+
+	AllMetadata = Labels | Annotations | Owners | Finalizers
+)
 
 // Shape shows an object as another kind.
 type Shape struct {

@@ -62,8 +62,9 @@ type TypedUpdateRules[T object.Object] struct {
 	Apply     func(asked, live T) T
 	Authorize func(ctx context.Context, u *Update, next, live T) error
 	Validate  func(next, live T) []apierrors.Cause
-	// Annotations lets a subresource change the annotations too.
-	Annotations bool
+	// Keeps is what of the metadata a subresource leaves as it is: nothing in most, as in Kubernetes. Components
+	// change nothing of it but what OfComponents says.
+	Keeps, OfComponents Metadata
 }
 
 // Strategy returns t in terms of objects of any kind.
@@ -163,9 +164,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	return s
 }
 
-func (t TypedUpdateRules[T]) resource(metadata bool) *UpdateRules {
+func (t TypedUpdateRules[T]) resource(main bool) *UpdateRules {
 	r := &UpdateRules{
-		Metadata: metadata, Annotations: t.Annotations,
+		Main: main, Metadata: AllMetadata &^ t.Keeps, OfComponents: t.OfComponents,
 		Apply: func(asked, live object.Object) object.Object { return t.Apply(asked.(T), live.(T)) },
 	}
 	if t.Authorize != nil {

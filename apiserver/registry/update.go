@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
@@ -108,8 +110,17 @@ func (r *Registry) decide(
 	if err := r.expected(asked, live, c); err != nil {
 		return nil, err
 	}
-	n := resource.Apply(r.stored(asked), live)
-	mergeMeta(n, live, resource)
+	stored := r.stored(asked)
+	n := resource.Apply(stored, live)
+	takes := resource.Metadata
+	if auth.From(ctx).Component() {
+		takes = resource.OfComponents
+	}
+	if resource.Main {
+		mergeMeta(n, live)
+	} else {
+		n.SetMetadata(metaOfPart(stored.GetMetadata(), live.GetMetadata(), takes))
+	}
 	r.track(ctx, asked, live, n, c)
 	w := Write{Subresource: c.subresource, Live: live, Next: n, DryRun: c.dryRun}
 	if err := r.complete(ctx, w); err != nil {
@@ -121,7 +132,7 @@ func (r *Registry) decide(
 			return nil, err
 		}
 	}
-	if err := r.judge(ctx, n, r.validateUpdate(resource, n, live), live); err != nil {
+	if err := r.judge(ctx, n, r.validateUpdate(resource, takes, n, live), live); err != nil {
 		return nil, err
 	}
 	if err := r.allowed(ctx, w); err != nil {
@@ -147,15 +158,34 @@ func (r *Registry) decide(
 }
 
 // validateUpdate lists every bad field of an update, in terms of the kind that the client sees.
-func (r *Registry) validateUpdate(resource *UpdateRules, next, live object.Object) []apierrors.Cause {
+func (r *Registry) validateUpdate(
+	resource *UpdateRules, takes Metadata, next, live object.Object,
+) []apierrors.Cause {
+	var causes []apierrors.Cause
+	if !resource.Main && takes != 0 {
+		causes = r.validateMeta(next.GetMetadata(), live.GetMetadata())
+	}
 	switch {
-	case resource.Metadata && r.view != nil && r.view.ValidateUpdate != nil:
+	case resource.Main && r.view != nil && r.view.ValidateUpdate != nil:
 		return r.view.ValidateUpdate(r.view.Out(next), r.view.Out(live))
 	case resource.Validate != nil:
-		return resource.Validate(next, live)
-	default:
-		return nil
+		for _, c := range resource.Validate(next, live) {
+			if !slices.Contains(causes, c) { // what it says of the metadata, too
+				causes = append(causes, c)
+			}
+		}
 	}
+	return causes
+}
+
+// validateMeta checks metadata that an update of a subresource has changed.
+func (r *Registry) validateMeta(next, live *metav1.ObjectMeta) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.ObjectMetaUpdate(next, live)
+		f.ObjectMeta(next, r.kind.Namespaced, func(string, bool) []string { return nil })
+	}
+	return f.Causes()
 }
 
 // expected compares what the request says about the object that it means with the live one (OBJ-2, DEL-11). The uid of

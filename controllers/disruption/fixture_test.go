@@ -105,9 +105,10 @@ func (w *world) report(p *corev1.Pod, ready bool) (*corev1.Pod, error) {
 	if ready {
 		status = "True"
 	}
-	m := p.Metadata
+	m := p.Metadata.Shallow()
+	m.ResourceVersion = ""
 	return w.admin.Pods.UpdateStatus(w.Context(), &corev1rpc.UpdatePodRequest{Object: &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Uid: m.Uid},
+		Metadata: m,
 		Status: &corev1.PodStatus{Phase: "Running", Conditions: []*corev1.PodCondition{
 			{Type: "Ready", Status: status, LastTransitionTime: value.Time(time.Now())},
 		}},

@@ -38,7 +38,9 @@ func Deployment(define.Config) define.Definition {
 		Main:     registry.TypedUpdateRules[*appsv1.Deployment]{Validate: ValidateDeploymentUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.Deployment]{
 			// Kubernetes' own controller writes the number of the newest ReplicaSet beside the status.
-			"status": {Validate: ValidateDeploymentStatus, Annotations: true},
+			"status": {
+				Keeps: registry.Labels, OfComponents: registry.Annotations, Validate: ValidateDeploymentStatus,
+			},
 		},
 		Scale: &registry.Scale[*appsv1.Deployment]{
 			Replicas:    func(o *appsv1.Deployment) int32 { return o.GetSpec().GetReplicas() },

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
@@ -50,7 +51,8 @@ func Node(c define.Config) define.Definition {
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.Node]{
 			"status": {
-				Authorize: func(ctx context.Context, u *registry.Update, _, live *corev1.Node) error {
+				Authorize: func(ctx context.Context, _ *registry.Update, next, live *corev1.Node) error {
+					nodekey.Keep(next.Metadata, live.Metadata)
 					return sameMachine(auth.From(ctx), live)
 				},
 				Validate: ValidateNodeStatusUpdate,

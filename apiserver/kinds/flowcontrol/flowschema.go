@@ -39,7 +39,7 @@ func FlowSchema(define.Config) define.Definition {
 		Guards:   define.Warned[*flowcontrolv1.FlowSchema]("FlowSchemas" + nothing),
 		Main:     registry.TypedUpdateRules[*flowcontrolv1.FlowSchema]{Validate: ValidateFlowSchemaUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*flowcontrolv1.FlowSchema]{
-			"status": {Validate: ValidateFlowSchemaStatusUpdate},
+			"status": {Keeps: registry.AllMetadata, Validate: ValidateFlowSchemaStatusUpdate},
 		},
 		Table: define.Columns[*flowcontrolv1.FlowSchema]{
 			define.Text("PriorityLevel", "The level of the requests.", func(o *flowcontrolv1.FlowSchema) string {

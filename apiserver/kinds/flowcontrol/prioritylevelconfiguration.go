@@ -44,7 +44,7 @@ func PriorityLevelConfiguration(define.Config) define.Definition {
 			Validate: ValidatePriorityLevelConfigurationUpdate,
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*flowcontrolv1.PriorityLevelConfiguration]{
-			"status": {Validate: ValidatePriorityLevelConfigurationStatusUpdate},
+			"status": {Keeps: registry.AllMetadata, Validate: ValidatePriorityLevelConfigurationStatusUpdate},
 		},
 		Table: define.Columns[*flowcontrolv1.PriorityLevelConfiguration]{
 			define.Text("Type", "Whether requests are limited.", func(o *flowcontrolv1.PriorityLevelConfiguration) string {

@@ -170,8 +170,8 @@ func (p *Pods) bound(
 // topology are the labels of its node that a pod gets, as Kubernetes' admission (PodTopologyLabels) copies them.
 var topology = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 
-// place writes into the metadata of a pod, whose maps are the caller's, what it has of its node: the key of the machine,
-// and where that is. Without a node it has neither.
+// place writes into the metadata of a pod, whose maps are the caller's, what it has of its node: the key of the
+// machine, and where that is. Without a node it has neither.
 func place(pod, node *metav1.ObjectMeta) {
 	nodekey.Set(pod, nodekey.Of(node))
 	for _, label := range topology {

@@ -56,10 +56,13 @@ func (p *Pods) Strategy() *registry.Strategy {
 			Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate,
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.Pod]{
-			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate},
-			"resize": {Apply: applyResize, Validate: ValidateResize},
+			"status": {
+				Keeps: registry.Owners,
+				Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate,
+			},
+			"resize": {Keeps: registry.AllMetadata, Apply: applyResize, Validate: ValidateResize},
 
-			"ephemeralcontainers": {Apply: applyEphemeral, Validate: ValidateEphemeral},
+			"ephemeralcontainers": {Keeps: registry.AllMetadata, Apply: applyEphemeral, Validate: ValidateEphemeral},
 		},
 		Delete:  p.remove,
 		MayRead: mayRead,

@@ -30,6 +30,7 @@ func applyStatus(asked, live *corev1.Pod) *corev1.Pod {
 // for a bound pod only its own agent, or PodGC once the node is gone, says that it has ended (LIFE-10). A
 // partition therefore never changes a phase (LIFE-11). That terminal is final is for validation to say.
 func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, live *corev1.Pod) error {
+	nodekey.Keep(next.Metadata, live.Metadata)
 	id := auth.From(ctx)
 	name := live.GetMetadata().GetName()
 	node := live.GetSpec().GetNodeName()
