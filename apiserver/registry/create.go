@@ -116,6 +116,7 @@ func (r *Registry) admit(
 	if err := r.judge(ctx, next, r.validate(next), nil); err != nil {
 		return nil, err
 	}
+	r.warn(ctx, next, nil)
 	return guards, r.allowed(ctx, w)
 }
 
@@ -134,6 +135,16 @@ func (r *Registry) judge(ctx context.Context, next object.Object, causes []apier
 		warning.Add(ctx, text)
 	}
 	return nil
+}
+
+// warn tells whoever listens what there is to say of an object that is made, or changed, all the same.
+func (r *Registry) warn(ctx context.Context, next, live object.Object) {
+	if r.strategy.Warn == nil || !warning.Collected(ctx) {
+		return
+	}
+	for _, text := range r.strategy.Warn(next, live) {
+		warning.Add(ctx, text)
+	}
 }
 
 func without(texts, known []string) []string {

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/propagation"
@@ -57,6 +58,9 @@ type Strategy struct {
 	// Stored is told what a request has changed, once that is stored: live is nil for a new object, and next for one that
 	// is gone. Dry runs store nothing.
 	Stored func(ctx context.Context, next, live object.Object)
+	// Warn returns what whoever makes an object, or changes it (not a subresource of it), is told though it is done.
+	// Nothing is wrong with next; live is nil when it is new. Nil for nothing.
+	Warn func(next, live object.Object) validation.Warnings
 	// Held says whether something other than finalizers holds an object that is being deleted.
 	Held func(o object.Object) bool
 	// MayRead refuses to show an object to the caller.

@@ -43,6 +43,7 @@ type Typed[T object.Object] struct {
 	Takes      func(context.Context, T) ([]store.Op, error)
 	Stored     func(ctx context.Context, next, live T)
 	Held       func(T) bool
+	Warn       func(next, live T) validation.Warnings
 	MayRead    func(context.Context, T) error
 	Show       func(context.Context, T) T
 	// Fields are the selectable fields.
@@ -115,6 +116,12 @@ func (t Typed[T]) Strategy() *Strategy {
 	s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
 	if t.Guards != nil {
 		s.Guards = func(ctx context.Context, o object.Object) ([]store.Guard, error) { return t.Guards(ctx, o.(T)) }
+	}
+	if t.Warn != nil {
+		s.Warn = func(next, live object.Object) validation.Warnings {
+			was, _ := live.(T)
+			return t.Warn(next.(T), was)
+		}
 	}
 	if t.Protected != nil {
 		s.Protected = func(o object.Object) error { return t.Protected(o.(T)) }

@@ -135,6 +135,9 @@ func (r *Registry) decide(
 	if err := r.judge(ctx, n, r.validateUpdate(resource, takes, n, live), live); err != nil {
 		return nil, err
 	}
+	if resource.Main {
+		r.warn(ctx, n, live)
+	}
 	if err := r.allowed(ctx, w); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,15 @@ type Path struct {
 	index string
 }
 
+// NewPath returns the path of a field within fields, from the outermost one.
+func NewPath(name string, more ...string) *Path {
+	p := &Path{name: name}
+	for _, m := range more {
+		p = p.Child(m)
+	}
+	return p
+}
+
 // Child returns the path of a field.
 func (p *Path) Child(name string) *Path {
 	if p == nil {

@@ -11,6 +11,8 @@ var theirs = map[string]any{
 	"pod-statuses":             theirPodStatus,
 	"pod-ranks":                theirRanks,
 	"podtemplates":             theirPodTemplate,
+	"warnings-of-pods":         theirPodWarnings,
+	"warnings-of-podtemplates": theirTemplateWarnings,
 
 	"certificate-signing-requests":       theirRequest,
 	"clusterrolebindings":                theirClusterRoleBinding,

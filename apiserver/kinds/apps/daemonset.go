@@ -33,7 +33,11 @@ func DaemonSet(define.Config) define.Definition {
 		Default:    DefaultDaemonSet,
 		DefaultNew: DefaultNewDaemonSet,
 		Validate:   ValidateDaemonSet,
-		Main:       registry.TypedUpdateRules[*appsv1.DaemonSet]{Apply: applyDaemonSet, Validate: ValidateDaemonSetUpdate},
+		Warn: func(next, live *appsv1.DaemonSet) validation.Warnings {
+			changed := !validation.Equal(next.GetSpec().GetTemplate(), live.GetSpec().GetTemplate())
+			return workload.Warnings(next, false, live == nil, changed, next.GetSpec().GetTemplate())
+		},
+		Main: registry.TypedUpdateRules[*appsv1.DaemonSet]{Apply: applyDaemonSet, Validate: ValidateDaemonSetUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.DaemonSet]{
 			"status": {Validate: ValidateDaemonSetStatus},
 		},

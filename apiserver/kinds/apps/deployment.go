@@ -35,7 +35,11 @@ func Deployment(define.Config) define.Definition {
 		Spec:     func(o *appsv1.Deployment) proto.Message { return o.GetSpec() },
 		Default:  DefaultDeployment,
 		Validate: ValidateDeployment,
-		Main:     registry.TypedUpdateRules[*appsv1.Deployment]{Validate: ValidateDeploymentUpdate},
+		Warn: func(next, live *appsv1.Deployment) validation.Warnings {
+			changed := !validation.Equal(next.GetSpec(), live.GetSpec())
+			return workload.Warnings(next, true, live == nil, changed, next.GetSpec().GetTemplate())
+		},
+		Main: registry.TypedUpdateRules[*appsv1.Deployment]{Validate: ValidateDeploymentUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.Deployment]{
 			// Kubernetes' own controller writes the number of the newest ReplicaSet beside the status.
 			"status": {

@@ -23,7 +23,11 @@ func ReplicaSet(define.Config) define.Definition {
 		Spec:     func(o *appsv1.ReplicaSet) proto.Message { return o.GetSpec() },
 		Default:  DefaultReplicaSet,
 		Validate: ValidateReplicaSet,
-		Main:     registry.TypedUpdateRules[*appsv1.ReplicaSet]{Validate: ValidateReplicaSetUpdate},
+		Warn: func(next, live *appsv1.ReplicaSet) validation.Warnings {
+			changed := !validation.Equal(next.GetSpec(), live.GetSpec())
+			return workload.Warnings(next, true, live == nil, changed, next.GetSpec().GetTemplate())
+		},
+		Main: registry.TypedUpdateRules[*appsv1.ReplicaSet]{Validate: ValidateReplicaSetUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.ReplicaSet]{
 			"status": {Validate: ValidateReplicaSetStatus},
 		},

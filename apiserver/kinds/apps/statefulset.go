@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -16,7 +15,6 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -33,21 +31,12 @@ const (
 // StatefulSet describes the kind.
 func StatefulSet(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*appsv1.StatefulSet]{
-		Kind:    appsv1.StatefulSetKind,
-		Spec:    func(o *appsv1.StatefulSet) proto.Message { return o.GetSpec() },
-		Default: DefaultStatefulSet,
-		Admit: func(ctx context.Context, o *appsv1.StatefulSet) error {
-			warnOfHistory(ctx, o)
-			return nil
-		},
+		Kind:     appsv1.StatefulSetKind,
+		Spec:     func(o *appsv1.StatefulSet) proto.Message { return o.GetSpec() },
+		Default:  DefaultStatefulSet,
 		Validate: ValidateStatefulSet,
-		Main: registry.TypedUpdateRules[*appsv1.StatefulSet]{
-			Authorize: func(ctx context.Context, _ *registry.Update, next, _ *appsv1.StatefulSet) error {
-				warnOfHistory(ctx, next)
-				return nil
-			},
-			Validate: ValidateStatefulSetUpdate,
-		},
+		Warn:     warningsOfStatefulSet,
+		Main:     registry.TypedUpdateRules[*appsv1.StatefulSet]{Validate: ValidateStatefulSetUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.StatefulSet]{
 			"status": {Validate: ValidateStatefulSetStatus},
 		},
@@ -68,12 +57,20 @@ func StatefulSet(define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// warnOfHistory tells who wants all revisions to be kept that this may not be what they mean.
-func warnOfHistory(ctx context.Context, o *appsv1.StatefulSet) {
-	if o.GetSpec().GetRevisionHistoryLimit() < 0 {
-		warning.Add(ctx,
-			"spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+func warningsOfStatefulSet(next, live *appsv1.StatefulSet) validation.Warnings {
+	changed := !validation.Equal(next.GetSpec(), live.GetSpec())
+	w := workload.Warnings(next, false, live == nil, changed, next.GetSpec().GetTemplate())
+	for i, claim := range next.GetSpec().GetVolumeClaimTemplates() {
+		at := validation.NewPath("spec", "volumeClaimTemplates").Index(i)
+		if live != nil {
+			at = at.Child("Spec") // as Kubernetes writes it then
+		}
+		podspec.WarnOfClaim(&w, at, claim.GetSpec())
 	}
+	if next.GetSpec().GetRevisionHistoryLimit() < 0 {
+		w.Say("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return w
 }
 
 // DefaultStatefulSet fills in a StatefulSet.

@@ -1,8 +1,6 @@
 package batch
 
 import (
-	"context"
-
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
@@ -11,7 +9,6 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/rules/schedule"
 
 	batchv1 "monoplane.dev/api/batch/v1"
@@ -23,27 +20,20 @@ import (
 func CronJob(define.Config) define.Definition {
 	template := func(o *batchv1.CronJob) *batchv1.JobSpec { return o.GetSpec().GetJobTemplate().GetSpec() }
 	return define.Definition{Strategy: registry.Typed[*batchv1.CronJob]{
-		Kind:    batchv1.CronJobKind,
-		Spec:    func(o *batchv1.CronJob) proto.Message { return o.GetSpec() },
-		Default: DefaultCronJob,
-		Admit: func(ctx context.Context, o *batchv1.CronJob) error {
-			warnOfName(ctx, o.GetMetadata().GetName())
-			warnOfSize(ctx, template(o))
-			return nil
-		},
+		Kind:     batchv1.CronJobKind,
+		Spec:     func(o *batchv1.CronJob) proto.Message { return o.GetSpec() },
+		Default:  DefaultCronJob,
 		Validate: ValidateCronJob,
-		Main: registry.TypedUpdateRules[*batchv1.CronJob]{
-			Authorize: func(ctx context.Context, _ *registry.Update, next, live *batchv1.CronJob) error {
-				if !validation.Equal(next.GetSpec(), live.GetSpec()) {
-					warnOfSize(ctx, template(next))
-				}
-				if schedule.NamesZone(next.GetSpec().GetSchedule()) {
-					warning.Add(ctx, "cannot use TZ or CRON_TZ in spec.schedule, use timeZone instead")
-				}
-				return nil
-			},
-			Validate: ValidateCronJobUpdate,
+		Warn: func(next, live *batchv1.CronJob) validation.Warnings {
+			at := validation.NewPath("spec", "jobTemplate", "spec")
+			w := warningsOfJobs(next, at, live == nil, template(next), template(live))
+			if live != nil && schedule.NamesZone(next.GetSpec().GetSchedule()) {
+				w.Say("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see " +
+					"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+			}
+			return w
 		},
+		Main:         registry.TypedUpdateRules[*batchv1.CronJob]{Validate: ValidateCronJobUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*batchv1.CronJob]{"status": {Validate: ValidateCronJobStatus}},
 		Table: append(define.Columns[*batchv1.CronJob]{
 			define.Text("Schedule", "The times at which there are to be Jobs.",

@@ -2,15 +2,12 @@
 package batch
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/core/podspec"
@@ -18,7 +15,7 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
 	"monoplane.dev/rules/jobs"
 	"monoplane.dev/rules/propagation"
 
@@ -35,21 +32,11 @@ func Job(define.Config) define.Definition {
 		Spec:       func(o *batchv1.Job) proto.Message { return o.GetSpec() },
 		Default:    DefaultJob,
 		DefaultNew: DefaultNewJob,
-		Admit: func(ctx context.Context, o *batchv1.Job) error {
-			warnOfName(ctx, o.GetMetadata().GetName())
-			warnOfSize(ctx, o.GetSpec())
-			return nil
+		Validate:   ValidateJob,
+		Warn: func(next, live *batchv1.Job) validation.Warnings {
+			return warningsOfJobs(next, validation.NewPath("spec"), live == nil, next.GetSpec(), live.GetSpec())
 		},
-		Validate: ValidateJob,
-		Main: registry.TypedUpdateRules[*batchv1.Job]{
-			Authorize: func(ctx context.Context, _ *registry.Update, next, live *batchv1.Job) error {
-				if !validation.Equal(next.GetSpec(), live.GetSpec()) {
-					warnOfSize(ctx, next.GetSpec())
-				}
-				return nil
-			},
-			Validate: ValidateJobUpdate,
-		},
+		Main:         registry.TypedUpdateRules[*batchv1.Job]{Validate: ValidateJobUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*batchv1.Job]{"status": {Validate: ValidateJobStatus}},
 		Fields: map[string]func(*batchv1.Job) string{
 			"status.successful": func(o *batchv1.Job) string { return strconv.Itoa(int(o.GetStatus().GetSucceeded())) },
@@ -138,20 +125,19 @@ func label(set *map[string]string, value string, names ...string) {
 	}
 }
 
-// warnOfName says that hostnames will not be what the name of a Job suggests.
-func warnOfName(ctx context.Context, name string) {
-	if msgs := utilvalidation.IsDNS1123Label(name); len(msgs) > 0 {
-		warning.Add(ctx, fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in "+
-			"surprising behavior; a DNS label is recommended: [%s]", strings.Join(msgs, " ")))
+// warningsOfJobs returns what whoever makes an object with the spec of a Job at a path, or changes that, is told.
+func warningsOfJobs(o object.Object, at *validation.Path, made bool, s, live *batchv1.JobSpec) validation.Warnings {
+	var w validation.Warnings
+	if made {
+		w.NamesPods(o.GetMetadata().GetName())
+	} else if validation.Equal(s, live) {
+		return nil
 	}
-}
-
-// warnOfSize says that a Job may have more indexes than its status can name.
-func warnOfSize(ctx context.Context, s *batchv1.JobSpec) {
 	if jobs.IsIndexed(s) && s.GetCompletions() > manyIndexes && s.GetParallelism() > fewAtOnce {
-		warning.Add(ctx, "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "+
-			"than 10^4, the completed indexes may not fit into the status when a big number of indexes fail")
+		w.Add(at, "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
+			"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
+	return append(w, podspec.WarningsOfTemplate(at.Child("template"), s.GetTemplate())...)
 }
 
 func shownStatus(o *batchv1.Job) string {

@@ -29,6 +29,18 @@ func Endpoints(define.Config) define.Definition {
 		Kind:     corev1.EndpointsKind,
 		Default:  DefaultEndpoints,
 		Validate: ValidateEndpoints,
+		Warn: func(next, _ *corev1.Endpoints) (w validation.Warnings) {
+			for i, s := range next.GetSubsets() {
+				at := validation.NewPath("subsets").Index(i)
+				for j, a := range s.GetAddresses() {
+					w.IP(at.Child("addresses").Index(j).Child("ip"), a.GetIp())
+				}
+				for j, a := range s.GetNotReadyAddresses() {
+					w.IP(at.Child("notReadyAddresses").Index(j).Child("ip"), a.GetIp())
+				}
+			}
+			return w
+		},
 		Admit: func(ctx context.Context, e *corev1.Endpoints) error {
 			warnOfAddresses(ctx, e)
 			return nil

@@ -39,6 +39,7 @@ func Node(c define.Config) define.Definition {
 		DefaultNew: DefaultNode, // an agent registers its node with its status
 		Admit:      n.admit,
 		Validate:   ValidateNode,
+		Warn:       warningsOfNode,
 		Guards:     n.free,
 		Takes:      n.lease,
 		Stored:     n.brokenGlass,
@@ -63,6 +64,19 @@ func Node(c define.Config) define.Definition {
 		},
 		Table: nodeTable(),
 	}.Strategy()}
+}
+
+func warningsOfNode(next, _ *corev1.Node) (w validation.Warnings) {
+	if next.GetSpec().GetConfigSource() != nil {
+		w.Say("spec.configSource: the feature is removed")
+	}
+	if next.GetSpec().GetExternalID() != "" {
+		w.Say("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range next.GetSpec().GetPodCIDRs() {
+		w.CIDR(validation.NewPath("spec", "podCIDRs").Index(i), cidr)
+	}
+	return w
 }
 
 // DefaultNode fills in a node; call it on create, on update and on a status update.

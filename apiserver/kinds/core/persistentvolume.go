@@ -30,6 +30,7 @@ func PersistentVolume(c define.Config) define.Definition {
 		Default:    DefaultPersistentVolume,
 		DefaultNew: DefaultNewPersistentVolume,
 		Validate:   ValidatePersistentVolume,
+		Warn:       warningsOfPersistentVolume,
 		Main: registry.TypedUpdateRules[*corev1.PersistentVolume]{
 			Apply: func(asked, live *corev1.PersistentVolume) *corev1.PersistentVolume {
 				next := &corev1.PersistentVolume{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/core/claimspec"
+	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
@@ -34,6 +35,13 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 		DefaultNew: DefaultNewPersistentVolumeClaim,
 		Admit:      own.defaultClass,
 		Validate:   ValidatePersistentVolumeClaim,
+		Warn: func(next, _ *corev1.PersistentVolumeClaim) (w validation.Warnings) {
+			if _, ok := next.GetMetadata().GetAnnotations()[oldClassAnnotation]; ok {
+				w.Add(validation.NewPath("metadata", "annotations").Key(oldClassAnnotation), "%s", oldClass)
+			}
+			podspec.WarnOfClaim(&w, validation.NewPath("spec"), next.GetSpec())
+			return w
+		},
 		Main: registry.TypedUpdateRules[*corev1.PersistentVolumeClaim]{
 			Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 				next := &corev1.PersistentVolumeClaim{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}

@@ -23,7 +23,13 @@ func PodTemplate(define.Config) define.Definition {
 		Spec:     func(o *corev1.PodTemplate) proto.Message { return o.GetTemplate() },
 		Default:  DefaultPodTemplate,
 		Validate: ValidatePodTemplate,
-		Main:     registry.TypedUpdateRules[*corev1.PodTemplate]{Validate: ValidatePodTemplateUpdate},
+		Warn: func(next, live *corev1.PodTemplate) validation.Warnings {
+			if live != nil && validation.Equal(next.GetTemplate(), live.GetTemplate()) {
+				return nil
+			}
+			return podspec.WarningsOfTemplate(validation.NewPath("template"), next.GetTemplate())
+		},
+		Main: registry.TypedUpdateRules[*corev1.PodTemplate]{Validate: ValidatePodTemplateUpdate},
 		Table: define.Columns[*corev1.PodTemplate]{
 			define.Text("Containers", "Names of the containers.", func(o *corev1.PodTemplate) string {
 				return ofContainers(o, (*corev1.Container).GetName)

@@ -30,7 +30,11 @@ func ReplicationController(define.Config) define.Definition {
 		Spec:       func(o *corev1.ReplicationController) proto.Message { return o.GetSpec() },
 		Default:    DefaultReplicationController,
 		Validate:   ValidateReplicationController,
-		Main:       registry.TypedUpdateRules[*corev1.ReplicationController]{Validate: ValidateReplicationControllerUpdate},
+		Warn: func(next, live *corev1.ReplicationController) validation.Warnings {
+			changed := !validation.Equal(next.GetSpec(), live.GetSpec())
+			return workload.Warnings(next, true, live == nil, changed, next.GetSpec().GetTemplate())
+		},
+		Main: registry.TypedUpdateRules[*corev1.ReplicationController]{Validate: ValidateReplicationControllerUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.ReplicationController]{
 			"status": {Validate: ValidateReplicationControllerStatus},
 		},

@@ -15,7 +15,6 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -49,22 +48,23 @@ const maxSecret = 1 << 20
 // node use; neither errors, warnings nor logs say anything of it.
 func Secret(c define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.Secret]{
-		Kind:    corev1.SecretKind,
-		Sealed:  true,
-		Default: DefaultSecret,
-		Admit: func(ctx context.Context, o *corev1.Secret) error {
-			warnOfKeyPair(ctx, o)
-			return nil
-		},
+		Kind:     corev1.SecretKind,
+		Sealed:   true,
+		Default:  DefaultSecret,
 		Validate: ValidateSecret,
-		Show:     func(ctx context.Context, s *corev1.Secret) *corev1.Secret { return showSecret(ctx, c.Rights, s) },
-		Main: registry.TypedUpdateRules[*corev1.Secret]{
-			Authorize: func(ctx context.Context, _ *registry.Update, next, _ *corev1.Secret) error {
-				warnOfKeyPair(ctx, next)
+		// That a certificate and a key do not belong together is allowed, as in Kubernetes. It is not said why: that would
+		// speak of what the secret holds.
+		Warn: func(next, _ *corev1.Secret) (w validation.Warnings) {
+			if next.GetType() != secretTLS {
 				return nil
-			},
-			Validate: ValidateSecretUpdate,
+			}
+			if _, err := tls.X509KeyPair(next.GetData()[tlsCert], next.GetData()[tlsKey]); err != nil {
+				w.Say("data: %s and %s are not a certificate and its private key", tlsCert, tlsKey)
+			}
+			return w
 		},
+		Show:   func(ctx context.Context, s *corev1.Secret) *corev1.Secret { return showSecret(ctx, c.Rights, s) },
+		Main:   registry.TypedUpdateRules[*corev1.Secret]{Validate: ValidateSecretUpdate},
 		Fields: map[string]func(*corev1.Secret) string{"type": (*corev1.Secret).GetType},
 		Table: define.Columns[*corev1.Secret]{
 			define.Text("Type", "What the data is for.", (*corev1.Secret).GetType),
@@ -85,17 +85,6 @@ func DefaultSecret(s *corev1.Secret) {
 		s.Data[k] = []byte(text)
 	}
 	s.StringData = nil
-}
-
-// warnOfKeyPair says that a certificate and a key do not belong together, which Kubernetes allows. It does not say
-// why: that would speak of what the secret holds.
-func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
-	if s.GetType() != secretTLS {
-		return
-	}
-	if _, err := tls.X509KeyPair(s.GetData()[tlsCert], s.GetData()[tlsKey]); err != nil {
-		warning.Add(ctx, "data: "+tlsCert+" and "+tlsKey+" are not a certificate and its private key")
-	}
 }
 
 // showSecret shows everything to users who have the right to read secrets, and to agents, whom the authorizer lets ask

@@ -2,7 +2,6 @@
 package discovery
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object/builtin"
 	"monoplane.dev/rules/semantic"
 
@@ -51,11 +49,19 @@ func EndpointSlice(define.Config) define.Definition {
 		Spec:     counted,
 		Default:  DefaultEndpointSlice,
 		Validate: ValidateEndpointSlice,
-		Admit: func(ctx context.Context, s *discoveryv1.EndpointSlice) error {
-			if s.GetAddressType() == fqdn {
-				warning.Add(ctx, "spec.addressType: FQDN endpoints are deprecated")
+		Warn: func(next, live *discoveryv1.EndpointSlice) (w validation.Warnings) {
+			if next.GetAddressType() == fqdn {
+				if live == nil {
+					w.Say("spec.addressType: FQDN endpoints are deprecated")
+				}
+				return w
 			}
-			return nil
+			for i, e := range next.GetEndpoints() {
+				for j, ip := range e.GetAddresses() {
+					w.IP(validation.NewPath("endpoints").Index(i).Child("addresses").Index(j), ip)
+				}
+			}
+			return w
 		},
 		Main: registry.TypedUpdateRules[*discoveryv1.EndpointSlice]{Validate: ValidateEndpointSliceUpdate},
 		Table: define.Columns[*discoveryv1.EndpointSlice]{

@@ -12,7 +12,6 @@ import (
 	"monoplane.dev/apiserver/kinds/discovery"
 	"monoplane.dev/apiserver/kinds/test/kindtest"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 )
@@ -129,15 +128,13 @@ func TestGenerationOfEndpointSlices(t *testing.T) {
 }
 
 func TestEndpointSlicesOfNamesAreWarnedOf(t *testing.T) {
-	ctx, warnings := warning.WithCollector(t.Context())
-	admit := discovery.EndpointSlice(define.Config{}).Strategy.Admit
-	for _, s := range []*slice{newSlice(nil), newSlice(ofType("FQDN", "a.b"))} {
-		if err := admit(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+	warn := discovery.EndpointSlice(define.Config{}).Strategy.Warn
+	if got := warn(newSlice(nil), nil); len(got) != 0 {
+		t.Errorf("addresses: %q", got)
 	}
-	if got := warnings.Texts(); len(got) != 1 || got[0] != "spec.addressType: FQDN endpoints are deprecated" {
-		t.Errorf("warnings: %q", got)
+	got := warn(newSlice(ofType("FQDN", "a.b")), nil)
+	if len(got) != 1 || got[0] != "spec.addressType: FQDN endpoints are deprecated" {
+		t.Errorf("names: %q", got)
 	}
 }
 

@@ -34,11 +34,14 @@ func Ingress(c define.Config) define.Definition {
 		Default:  DefaultIngress,
 		Admit:    classes{c.Deps}.admit,
 		Validate: ValidateIngress,
-		Guards: func(ctx context.Context, o *networkingv1.Ingress) ([]store.Guard, error) {
-			if _, ok := o.GetMetadata().GetAnnotations()[classAnnotation]; ok && o.GetSpec().IngressClassName == nil {
-				warning.Add(ctx, fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead",
-					classAnnotation))
+		Warn: func(next, live *networkingv1.Ingress) (w validation.Warnings) {
+			_, old := next.GetMetadata().GetAnnotations()[classAnnotation]
+			if live == nil && old && next.GetSpec().IngressClassName == nil {
+				w.Say("annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation)
 			}
+			return w
+		},
+		Guards: func(ctx context.Context, o *networkingv1.Ingress) ([]store.Guard, error) {
 			if !c.Ingress {
 				warning.Add(ctx, nothing)
 			}

@@ -36,6 +36,7 @@ func NetworkPolicy(c define.Config) define.Definition {
 		Spec:     func(o *networkingv1.NetworkPolicy) proto.Message { return o.GetSpec() },
 		Default:  DefaultNetworkPolicy,
 		Validate: ValidateNetworkPolicy,
+		Warn:     warningsOfNetworkPolicy,
 		Guards:   guards,
 		Main:     registry.TypedUpdateRules[*networkingv1.NetworkPolicy]{Validate: ValidateNetworkPolicyUpdate},
 		Table: define.Columns[*networkingv1.NetworkPolicy]{
@@ -216,4 +217,26 @@ func checkBlock(f *validation.Faults, p *validation.Path, b *networkingv1.IPBloc
 			f.Invalid(at, text, "must be a strict subset of `cidr`")
 		}
 	}
+}
+
+func warningsOfNetworkPolicy(next, _ *networkingv1.NetworkPolicy) (w validation.Warnings) {
+	peers := func(at *validation.Path, peers []*networkingv1.NetworkPolicyPeer) {
+		for i, p := range peers {
+			if p.GetIpBlock() == nil {
+				continue
+			}
+			at := at.Index(i).Child("ipBlock")
+			w.CIDR(at.Child("cidr"), p.GetIpBlock().GetCidr())
+			for j, cidr := range p.GetIpBlock().GetExcept() {
+				w.CIDR(at.Child("except").Index(j), cidr)
+			}
+		}
+	}
+	for i, r := range next.GetSpec().GetIngress() {
+		peers(validation.NewPath("spec", "ingress").Index(i).Child("from"), r.GetFrom())
+	}
+	for i, r := range next.GetSpec().GetEgress() {
+		peers(validation.NewPath("spec", "egress").Index(i).Child("to"), r.GetTo())
+	}
+	return w
 }

@@ -20,8 +20,17 @@ func RuntimeClass(define.Config) define.Definition {
 		RequireRevision: true,
 		Default:         DefaultRuntimeClass,
 		Validate:        ValidateRuntimeClass,
-		Main:            registry.TypedUpdateRules[*nodev1.RuntimeClass]{Validate: ValidateRuntimeClassUpdate},
-		ReadCached:      true,
+		Warn: func(next, _ *nodev1.RuntimeClass) (w validation.Warnings) {
+			selector := next.GetScheduling().GetNodeSelector()
+			for _, key := range validation.Sorted(&validation.Few{}, selector) {
+				if text, old := validation.OldNodeLabel(key); old {
+					w.Add(validation.NewPath("scheduling", "nodeSelector"), "%s", text)
+				}
+			}
+			return w
+		},
+		Main:       registry.TypedUpdateRules[*nodev1.RuntimeClass]{Validate: ValidateRuntimeClassUpdate},
+		ReadCached: true,
 		Table: define.Columns[*nodev1.RuntimeClass]{
 			define.Text("Handler", "Name of the configuration of the runtime.", (*nodev1.RuntimeClass).GetHandler),
 			define.Age[*nodev1.RuntimeClass](),

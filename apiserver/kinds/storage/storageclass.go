@@ -26,7 +26,18 @@ func StorageClass(define.Config) define.Definition {
 		Kind:     storagev1.StorageClassKind,
 		Default:  DefaultStorageClass,
 		Validate: ValidateStorageClass,
-		Main:     registry.TypedUpdateRules[*storagev1.StorageClass]{Validate: ValidateStorageClassUpdate},
+		Warn: func(next, _ *storagev1.StorageClass) (w validation.Warnings) {
+			for i, t := range next.GetAllowedTopologies() {
+				for j, e := range t.GetMatchLabelExpressions() {
+					if text, old := validation.OldNodeLabel(e.GetKey()); old {
+						w.Add(validation.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"),
+							"%s", text)
+					}
+				}
+			}
+			return w
+		},
+		Main: registry.TypedUpdateRules[*storagev1.StorageClass]{Validate: ValidateStorageClassUpdate},
 		Table: storageClassTable{define.Columns[*storagev1.StorageClass]{
 			define.Text("Provisioner", "Who makes volumes.", (*storagev1.StorageClass).GetProvisioner),
 			define.Text("ReclaimPolicy", "What becomes of the storage when its claim goes.",

@@ -67,6 +67,19 @@ func CheckSelected(
 	}
 }
 
+// Warnings returns what whoever makes an object that keeps pods of a template, or changes its spec, is told. Named
+// says that the names of its pods begin with its own.
+func Warnings(o object.Object, named, made, changed bool, t *corev1.PodTemplateSpec) validation.Warnings {
+	var w validation.Warnings
+	if made && named {
+		w.NamesPods(o.GetMetadata().GetName())
+	}
+	if made || changed {
+		w = append(w, podspec.WarningsOfTemplate(validation.NewPath("spec", "template"), t)...)
+	}
+	return w
+}
+
 // Counts are those of a status.
 type Counts struct {
 	Replicas, FullyLabeled, Current, Updated, Ready, Available, Unavailable int32

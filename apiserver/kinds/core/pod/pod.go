@@ -15,9 +15,11 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
+	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/scheduling/priority"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 
@@ -51,7 +53,13 @@ func (p *Pods) Strategy() *registry.Strategy {
 			return p.admit(ctx, o)
 		},
 		Validate: p.validate,
-		Guards:   p.sameMachine,
+		Warn: func(next, live *corev1.Pod) validation.Warnings {
+			if live != nil { // Few change pods by hand.
+				return nil
+			}
+			return podspec.WarningsOfPod(next)
+		},
+		Guards: p.sameMachine,
 		Main: registry.TypedUpdateRules[*corev1.Pod]{
 			Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate,
 		},

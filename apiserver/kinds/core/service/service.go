@@ -66,6 +66,7 @@ func (s Services) Strategy() *registry.Strategy {
 			return s.allot(ctx, o, nil)
 		},
 		Validate: Validate,
+		Warn:     warnings,
 		Guards: func(ctx context.Context, o *corev1.Service) ([]store.Guard, error) {
 			s.warn(ctx, o, nil)
 			return nil, nil
