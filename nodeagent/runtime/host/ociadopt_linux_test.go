@@ -171,8 +171,12 @@ func TestRootImageStartIsCutOff(t *testing.T) {
 			}
 		}
 		err, st := <-done, n.status(id)
-		if err == nil && st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING ||
-			err != nil && (st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 128) {
+		state, code := st.GetState(), st.GetExitCode()
+		never := err != nil && state == runtimeapi.ContainerState_CONTAINER_EXITED && code == 128
+		runs := err == nil && state == runtimeapi.ContainerState_CONTAINER_RUNNING
+		// The helper's process becomes the container's: a kill that was meant for the one may meet the other.
+		ended := err == nil && state == runtimeapi.ContainerState_CONTAINER_EXITED && code == 128+int32(unix.SIGKILL)
+		if !never && !runs && !ended {
 			t.Errorf("%v, and %v", err, st)
 		}
 		n.stop(id, 0)
