@@ -2,7 +2,9 @@ package validation
 
 import (
 	"fmt"
+	"strings"
 
+	"google.golang.org/protobuf/proto"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -50,6 +52,27 @@ func (w *Warnings) NamesPods(name string) {
 		w.Say("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "+
 			"a DNS label is recommended: %v", msgs)
 	}
+}
+
+// OldSource warns of a volume whose driver is no more. The path is that of what has the source.
+func (w *Warnings) OldSource(p *Path, source proto.Message) {
+	for _, name := range SourcesSet(source) {
+		if text, old := oldSources[name]; old {
+			w.Add(p.Child(strings.Replace(name, "storageos", "storageOS", 1)), "%s", text) // as Kubernetes writes it here
+		}
+	}
+}
+
+var oldSources = map[string]string{
+	"cephfs":               "deprecated in v1.28, non-functional in v1.31+",
+	"flocker":              "deprecated in v1.22, non-functional in v1.25+",
+	"gitRepo":              "deprecated in v1.11, and disabled by default in v1.33+",
+	"glusterfs":            "deprecated in v1.25, non-functional in v1.26+",
+	"photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+	"quobyte":              "deprecated in v1.22, non-functional in v1.25+",
+	"rbd":                  "deprecated in v1.28, non-functional in v1.31+",
+	"scaleIO":              "deprecated in v1.16, non-functional in v1.22+",
+	"storageos":            "deprecated in v1.22, non-functional in v1.25+",
 }
 
 // OldNodeLabel returns what there is to say of a label of nodes that has another name since.

@@ -31,22 +31,6 @@ func warningsOfPersistentVolume(next, _ *corev1.PersistentVolume) (w validation.
 	for i, t := range s.GetNodeAffinity().GetRequired().GetNodeSelectorTerms() {
 		podspec.WarnOfTerm(&w, at.Index(i), t)
 	}
-	source := s.GetPersistentVolumeSource()
-	for _, old := range []struct {
-		field string
-		is    bool
-		text  string
-	}{
-		{"cephfs", source.GetCephfs() != nil, "deprecated in v1.28, non-functional in v1.31+"},
-		{"photonPersistentDisk", source.GetPhotonPersistentDisk() != nil, "deprecated in v1.11, non-functional in v1.16+"},
-		{"scaleIO", source.GetScaleIO() != nil, "deprecated in v1.16, non-functional in v1.22+"},
-		{"storageOS", source.GetStorageos() != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"glusterfs", source.GetGlusterfs() != nil, "deprecated in v1.25, non-functional in v1.26+"},
-		{"rbd", source.GetRbd() != nil, "deprecated in v1.28, non-functional in v1.31+"},
-	} {
-		if old.is {
-			w.Add(spec.Child(old.field), "%s", old.text)
-		}
-	}
+	w.OldSource(spec, s.GetPersistentVolumeSource())
 	return w
 }

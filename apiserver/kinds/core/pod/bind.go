@@ -171,7 +171,7 @@ func (p *Pods) bound(
 var topology = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 
 // place writes into the metadata of a pod, whose maps are the caller's, what it has of its node: the key of the
-// machine, and where that is. Without a node it has neither.
+// machine, and where that is. Without a node it has no key, and what labels it has are its own.
 func place(pod, node *metav1.ObjectMeta) {
 	nodekey.Set(pod, nodekey.Of(node))
 	for _, label := range topology {

@@ -19,31 +19,9 @@ func WarnOfClaim(w *validation.Warnings, at *validation.Path, s *corev1.Persiste
 func (w *warnings) volumes(at *validation.Path) {
 	for i, v := range w.spec.GetVolumes() {
 		s, at := v.GetVolumeSource(), at.Index(i)
-		for _, old := range []struct {
-			field string
-			is    bool
-			text  string
-		}{
-			{"photonPersistentDisk", s.GetPhotonPersistentDisk() != nil, "deprecated in v1.11, non-functional in v1.16+"},
-			{"gitRepo", s.GetGitRepo() != nil, "deprecated in v1.11, and disabled by default in v1.33+"},
-			{"scaleIO", s.GetScaleIO() != nil, "deprecated in v1.16, non-functional in v1.22+"},
-			{"flocker", s.GetFlocker() != nil, "deprecated in v1.22, non-functional in v1.25+"},
-			{"storageOS", s.GetStorageos() != nil, "deprecated in v1.22, non-functional in v1.25+"},
-			{"quobyte", s.GetQuobyte() != nil, "deprecated in v1.22, non-functional in v1.25+"},
-			{"glusterfs", s.GetGlusterfs() != nil, "deprecated in v1.25, non-functional in v1.26+"},
-		} {
-			if old.is {
-				w.Add(at.Child(old.field), "%s", old.text)
-			}
-		}
+		w.OldSource(at, s)
 		if t := s.GetEphemeral().GetVolumeClaimTemplate(); t != nil {
 			WarnOfClaim(&w.Warnings, at.Child("ephemeral").Child("volumeClaimTemplate").Child("spec"), t.GetSpec())
-		}
-		if s.GetCephfs() != nil {
-			w.Add(at.Child("cephfs"), "deprecated in v1.28, non-functional in v1.31+")
-		}
-		if s.GetRbd() != nil {
-			w.Add(at.Child("rbd"), "deprecated in v1.28, non-functional in v1.31+")
 		}
 	}
 	for _, v := range w.spec.GetVolumes() {
