@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/lingering"
 )
 
 // StuckError says that something of these pods (namespace/name, sorted) is not confirmed dead although it was told to
@@ -20,7 +21,7 @@ func (e *StuckError) Error() string {
 
 // condKillFailed is True on a node while something on it is not confirmed dead; the pods have a condition of the same
 // name. It says nothing about whether the node is ready for others, and is there only once it has been needed.
-const condKillFailed = "monoplane.dev/KillFailed"
+const condKillFailed = lingering.KillFailed
 
 // Stuck returns the pods (namespace/name, sorted) of which something is not confirmed dead although its grace period
 // is over.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	corev1 "monoplane.dev/api/core/v1"
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
@@ -20,6 +21,7 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/codec"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/test/naive"
 )
@@ -83,6 +85,42 @@ func TestReviewOverServer(t *testing.T) {
 	st, err := review(t, admin, &schedulingv1.PlacementReviewSpec{Pod: mine})
 	if err != nil || len(st.GetHolds()) != 1 || st.GetHolds()[0].GetReason() != "NoScheduler" {
 		t.Errorf("another scheduler's: %v, %v", st, err)
+	}
+}
+
+// Of a pod that is deleted and stays on its node it is said what keeps it.
+func TestReviewOfWhatStays(t *testing.T) {
+	as := reviewServer(t)
+	registerNode(t, as, "n1")
+	admin, node := as(authn.AdminName, authn.AdminsGroup), as("system:node:n1", "system:nodes")
+	p := realPod("stays")
+	p.Spec.NodeName = "n1"
+	p, err := admin.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Object: p})
+	if err == nil {
+		_, err = admin.Pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: "stays"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = p.Clone()
+	p.Metadata.ResourceVersion = ""
+	p.Status.Phase = "Failed"
+	for _, says := range []string{"", "driver d is away"} { // also once the phase is final
+		if says != "" {
+			p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{Type: lingering.RemoveFailed,
+				Status: "True", Reason: "FailedRemovePod", Message: says})
+		}
+		_, err := node.Pods.UpdateStatus(t.Context(), &corev1rpc.UpdatePodRequest{
+			Namespace: "default", Name: "stays", Object: p,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "the pod is being deleted, and node n1 keeps it: driver d is away"
+	st, err := review(t, admin, &schedulingv1.PlacementReviewSpec{PodName: "stays"})
+	if err != nil || st.GetMessage() != want || st.GetHolds()[0].GetReason() != "Terminating" {
+		t.Errorf("%v, %v, want %s", st, err, want)
 	}
 }
 

@@ -71,6 +71,13 @@ func TestPodsByWhatTheyWaitFor(t *testing.T) {
 		pod("held", func(p *corev1.Pod) { deleted(p); p.Metadata.Finalizers = []string{"x/hold"} }),
 		pod("lost", func(p *corev1.Pod) { deleted(p); p.Spec.NodeName = "n2" }),
 		pod("going", deleted),
+		pod("kept", func(p *corev1.Pod) {
+			deleted(p)
+			p.Status = &corev1.PodStatus{Phase: "Succeeded", Conditions: []*corev1.PodCondition{
+				{Type: "monoplane.dev/KillFailed", Status: "False", Message: "was stuck"},
+				{Type: "monoplane.dev/RemoveFailed", Status: "True", Message: "not removed: driver d is away"},
+			}}
+		}),
 		pod("evicted", func(p *corev1.Pod) { p.Status = &corev1.PodStatus{Phase: "Failed", Reason: "Evicted"} }),
 	}
 	f := &facts{
@@ -89,7 +96,7 @@ func TestPodsByWhatTheyWaitFor(t *testing.T) {
 			}}},
 	}
 	f.keep(append(all, pod("other", func(p *corev1.Pod) { p.Metadata.OwnerReferences = nil })))
-	const want = `replicaset.apps/web: 1 of 13 pods are ready
+	const want = `replicaset.apps/web: 1 of 14 pods are ready
 
 PODS   STATE              NAMES             WHY
 2      CrashLoopBackOff   crash-1,crash-2   container c: restarted 4 times, the last exit code was 3 (Error)
@@ -101,6 +108,7 @@ PODS   STATE              NAMES             WHY
 1      Terminating        going             its containers have time to end
 1      Terminating        held              held by finalizers x/hold
 1      ImagePullBackOff   image             container c: no such image
+1      Terminating        kept              not removed: driver d is away
 ` + "1      NotReady           late              container c does not pass its readiness probe; " +
 		"Unhealthy: Readiness probe failed: 503\n" +
 		"1      Terminating        lost              its node n2 is not ready, so that nobody says whether it has ended\n" +

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 )
 
@@ -140,6 +141,8 @@ func (f *facts) terminating(p *corev1.Pod) Group {
 		why = fmt.Sprintf("its node %s is gone", node)
 	case slices.ContainsFunc(n.GetStatus().GetConditions(), lost):
 		why = fmt.Sprintf("its node %s is not ready, so that nobody says whether it has ended", node)
+	case lingering.Why(p) != "":
+		why = lingering.Why(p)
 	case f.now.After(end):
 		why = "its containers have not ended, although their time to do so is over"
 	default:

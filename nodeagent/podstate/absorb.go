@@ -10,7 +10,6 @@ import (
 
 // absorb takes a fact into the state.
 func (m *StateMachine) absorb(in Input) {
-	p := &m.host.Policy
 	switch in := in.(type) {
 	case Start, Tick:
 	case Changed:
@@ -58,11 +57,11 @@ func (m *StateMachine) absorb(in Input) {
 		m.containerRemoved(in)
 	case Removed:
 		if in.Err != "" {
-			m.remove.failed(m.now, p.RuntimeDelay, p.RuntimeDelayMax)
+			m.removeFailed(in.Err)
 			return
 		}
 		m.remove.done()
-		m.removed = true
+		m.removed, m.left = true, ""
 	case StatusWritten:
 		m.answered(&m.write, in.Outcome, in.Pod)
 	case LookedUp:

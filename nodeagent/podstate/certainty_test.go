@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 )
 
@@ -164,6 +165,46 @@ func TestStuckCondition(t *testing.T) {
 	s = status()
 	if c := condition(s, condKillFailed); w.m.Stuck() != "" || c.GetStatus() != "False" || s.GetPhase() != phase.Failed {
 		t.Errorf("stuck: %q, condition %v, phase %s", w.m.Stuck(), c, s.GetPhase())
+	}
+}
+
+// A pod that has ended, and of which something stays on the node, says what, and no more of its status changes.
+func TestRemainingCondition(t *testing.T) {
+	w := began(t, "Always")
+	w.markDeleted(5)
+	stop := must[StopContainer](t, w, nil)
+	w.step(ContainerStopped{ID: stop.ID, Instance: w.exit(stop.ID, 137)})
+	w.stopSandbox("s0")
+	w.step(SandboxStopped{ID: must[StopSandbox](t, w, nil).ID})
+	must[Observe](t, w, nil)
+	w.step(Observed{Asked: true, Seen: w.seen()})
+	w.step(w.write(must[WriteStatus](t, w, nil)))
+	must[Remove](t, w, nil)
+	w.step(Removed{Err: "busy"})
+	if a, ok := take[WriteStatus](w, nil); ok {
+		t.Errorf("one failure is told: %v", a.Pod.GetStatus())
+	}
+	for _, why := range []string{"driver a is away", "driver b is away"} {
+		w.pass(10 * time.Second)
+		must[Remove](t, w, nil)
+		w.step(Removed{Err: why})
+		a := must[WriteStatus](t, w, nil)
+		s := a.Pod.GetStatus()
+		if c := condition(s, lingering.RemoveFailed); c.GetStatus() != "True" || c.GetMessage() != "not removed: "+why ||
+			s.GetPhase() != phase.Failed || lingering.Why(a.Pod) != c.GetMessage() {
+			t.Errorf("status %v", s)
+		}
+		w.step(w.write(a))
+	}
+	w.m.pod.Metadata.Finalizers = []string{"x/hold"}
+	w.pass(10 * time.Second)
+	must[Remove](t, w, nil)
+	w.step(Removed{})
+	must[DeletePod](t, w, nil)
+	w.step(PodDeleted{})
+	s := must[WriteStatus](t, w, nil).Pod.GetStatus()
+	if c := condition(s, lingering.RemoveFailed); c.GetStatus() != "False" {
+		t.Errorf("condition %v after it was removed", c)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/disruption"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 )
 
@@ -19,9 +20,7 @@ const (
 	condReady           = "Ready"
 	// condRestarting is there only once a restart rule has restarted all containers.
 	condRestarting = "AllContainersRestarting"
-	// condKillFailed is True while something of the pod is not confirmed dead after its grace period. It is there only
-	// once that has happened.
-	condKillFailed = "monoplane.dev/KillFailed"
+	condKillFailed = lingering.KillFailed
 	// condDisruption is True on a pod that the node stops for reasons that are not the pod's. spec: DISR-4, DISR-6
 	condDisruption = disruption.Target
 )

@@ -1,8 +1,11 @@
 package podstate
 
 import (
+	"slices"
 	"time"
 
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 )
 
@@ -45,6 +48,29 @@ func (m *StateMachine) planRemoving() {
 	}
 }
 
+// removeFailed has it tried again, and tells the user when that has not helped.
+func (m *StateMachine) removeFailed(why string) {
+	m.remove.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+	if m.remove.failures < 2 || why == m.left {
+		return
+	}
+	m.left = why
+	m.do(Note{Warning: true, Reason: "FailedRemovePod", Message: "error removing pod: " + why})
+}
+
+// remaining returns what the status says while a pod that has ended, and is deleted, stays. All else in it is final.
+func (m *StateMachine) remaining() *corev1.PodStatus {
+	s := m.pod.GetStatus().Shallow()
+	s.Conditions = slices.Clone(s.Conditions)
+	switch {
+	case m.left != "":
+		m.setCondition(s, lingering.RemoveFailed, "True", "FailedRemovePod", "not removed: "+m.left)
+	case m.erased && condition(s, lingering.RemoveFailed) != nil: // a finalizer holds it
+		m.setCondition(s, lingering.RemoveFailed, "False", "", "")
+	}
+	return s
+}
+
 // lookUp reads the object again when it seems to be gone or when what is known of it is stale.
 func (m *StateMachine) lookUp() {
 	if m.absent && !m.vanished && m.may(&m.look) {
@@ -56,13 +82,19 @@ func (m *StateMachine) lookUp() {
 // report writes the status when it differs from what the API has. Changes that users wait for are written at
 // once, others are gathered for a moment: a pod whose containers start quickly costs one write.
 func (m *StateMachine) report() {
-	if m.vanished || m.absent || m.life == Admitting || phase.Terminal(m.pod) {
+	ended := phase.Terminal(m.pod)
+	if m.vanished || m.absent || m.life == Admitting || ended && m.life < Removing {
 		return
 	}
 	if m.began.IsZero() && !m.ends() {
 		return // it was never admitted
 	}
-	want := m.status()
+	var want *corev1.PodStatus
+	if ended {
+		want = m.remaining()
+	} else {
+		want = m.status()
+	}
 	if same(want, m.pod.GetStatus()) {
 		m.dirty = time.Time{}
 		return

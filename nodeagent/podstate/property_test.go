@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/resources"
 )
@@ -349,9 +350,25 @@ func (c *chaos) inFlight(id string) bool {
 
 var order = map[string]int{"": 0, "Pending": 1, "Running": 2, "Succeeded": 3, "Failed": 3}
 
+// checkRemaining makes sure that of a pod that has ended nothing changes but what it says to be left on the node.
+func (c *chaos) checkRemaining(was, is *corev1.PodStatus) {
+	but := func(s *corev1.PodStatus) *corev1.PodStatus {
+		s = s.Shallow()
+		s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c *corev1.PodCondition) bool {
+			return c.GetType() == lingering.RemoveFailed
+		})
+		return s
+	}
+	if same(was, is) || !same(but(was), but(is)) {
+		c.t.Fatalf("status %v after %v (LIFE-1)", is, was)
+	}
+}
+
 func (c *chaos) checkStatus(a WriteStatus) {
 	was, is := c.m.pod.GetStatus().GetPhase(), a.Pod.GetStatus().GetPhase()
-	if order[is] < order[was] || order[was] == 3 {
+	if order[was] == 3 {
+		c.checkRemaining(c.m.pod.GetStatus(), a.Pod.GetStatus())
+	} else if order[is] < order[was] {
 		c.t.Fatalf("phase %s after %s (LIFE-1)", is, was)
 	}
 	if order[is] == 3 {

@@ -88,8 +88,10 @@ type StateMachine struct {
 	stop *ongoing
 
 	removed, erased bool // Remove and DeletePod have succeeded
-	absent          bool // the object seems to be gone, or is stale; look it up
-	dirty           time.Time
+	// left is why Remove has failed, once that is no accident any more.
+	left   string
+	absent bool // the object seems to be gone, or is stale; look it up
+	dirty  time.Time
 
 	admit, run, stopBox, observe, bury, remove, write, look, erase retry
 }

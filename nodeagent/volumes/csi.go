@@ -83,27 +83,39 @@ func (d byDriver) persistent(ctx context.Context, b *bound, at *place) error {
 	return b.give(ctx, at.Path, false)
 }
 
-// drive has the driver set a volume up, and reports whether the driver gives it to the pod's fsGroup. That it was
-// asked to is noted first, so that it is asked to release the volume whatever comes of it.
+// drive has the driver set a volume up, and reports whether the driver gives it to the pod's fsGroup. Once it is found,
+// it is noted that it is asked, so that it is asked to release the volume whatever comes of it.
 func (m *Manager) drive(ctx context.Context, v *volume, want csi.Volume, at *place) (given bool, err error) {
 	if group := payload.FSGroup(v.pod); group != nil {
 		want.Group = fmt.Sprint(*group)
 	}
-	at.Path, at.Held = want.Target, true
-	at.Plugin = byDriver{}.name()
-	at.Driven = &driven{Driver: want.Driver, Handle: want.Handle, Staging: want.Staging, Target: want.Target,
+	with := *at
+	with.Path, with.Held, with.Plugin = want.Target, true, byDriver{}.name()
+	with.Driven = &driven{Driver: want.Driver, Handle: want.Handle, Staging: want.Staging, Target: want.Target,
 		Ephemeral: want.Ephemeral}
-	m.shared.Lock()
-	err = reserve(v, *at)
-	m.shared.Unlock()
-	if err != nil {
-		return false, err
+	var asked, over bool // guarded by m.shared
+	found := func() error {
+		m.shared.Lock()
+		defer m.shared.Unlock()
+		if over {
+			return errors.New("nobody waits for the volume any more")
+		}
+		err := reserve(v, with)
+		asked = err == nil
+		return err
 	}
-	err = m.alone(ctx, at.Driven.key(), "making the volume usable", func(ctx context.Context) (err error) {
-		given, err = csi.Drivers{Registry: m.cfg.RegistryDir}.SetUp(ctx, want)
+	var gives bool
+	err = m.alone(ctx, with.Driven.key(), "making the volume usable", func(ctx context.Context) (err error) {
+		gives, err = csi.Drivers{Registry: m.cfg.RegistryDir}.SetUp(ctx, want, found)
 		return err
 	})
-	return given, err
+	m.shared.Lock()
+	over = true
+	if asked {
+		*at = with
+	}
+	m.shared.Unlock()
+	return err == nil && gives, err
 }
 
 // key is what pods that share the volume take turns by, so that it is not unstaged while another needs it.

@@ -237,6 +237,53 @@ func TestDriversGiveVolumesToAGroup(t *testing.T) {
 	n.tearDown(p)
 }
 
+// A volume whose driver never was there goes without it, and one whose driver has failed to mount it when that has gone;
+// another volume of the pod goes meanwhile. spec: DEL-7
+func TestVolumesWithoutTheirDriver(t *testing.T) {
+	n := newNode(t)
+	n.secrets["ns/s"] = &corev1.Secret{}
+	registry := filepath.Join(filepath.Dir(n.dir), "registry")
+	gone := func() {
+		t.Helper()
+		n.tearDown(pod())
+		if _, err := os.Lstat(filepath.Join(n.dir, "uid-a")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the pod's directory: error %v, want none", err)
+		}
+	}
+	p := pod(driven("v"), emptyDir("e", &corev1.EmptyDirVolumeSource{}))
+	const missing = "driver name d.example.com not found in the list of registered CSI drivers"
+	n.failsWith(p, missing)
+	gone()
+	n.bind(&corev1.PersistentVolumeSource{Csi: &corev1.CSIPersistentVolumeSource{
+		Driver: "d.example.com", VolumeHandle: "h"}}, "ReadWriteOncePod")
+	n.failsWith(pod(claim("v")), missing)
+	gone()
+
+	for call, p := range map[string]*corev1.Pod{"NodePublishVolume": pod(driven("v")), "NodeStageVolume": pod(claim("v"))} {
+		d := runDriver(t, registry)
+		d.becomes(status.Error(codes.Internal, "no disk"), false)
+		n.failsWith(p, "rpc error from "+call+": code = Internal: no disk")
+		d.server.Stop()
+		if err := os.RemoveAll(registry); err != nil {
+			t.Fatal(err)
+		}
+		n.failsWith(p, missing)
+		gone()
+	}
+
+	d := runDriver(t, registry)
+	p = pod(driven("v"), claim("w"))
+	n.setUp(p)
+	d.did()
+	d.becomes(status.Error(codes.Internal, "no disk"), false)
+	if err := n.TearDown(t.Context(), "uid-a"); err == nil || !strings.Contains(err.Error(), `volume "v": `) ||
+		!strings.Contains(err.Error(), `; volume "w": `) {
+		t.Errorf("error %v, want one that names both", err)
+	}
+	d.becomes(nil, false)
+	gone()
+}
+
 // A driver that fails, hangs or is dead holds up the pods that use it and no others; what it was asked to do, it is
 // asked to undo.
 // spec: SAFE-6

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -369,16 +370,21 @@ func (m *Manager) release(ctx context.Context, home string, rec *record) error {
 	if err := mount.Remove(ctx, filepath.Join(home, subpathsDir)); err != nil {
 		return err
 	}
-	for name, at := range rec.Volumes {
+	var wrong error // One that stays keeps no other.
+	for _, name := range slices.Sorted(maps.Keys(rec.Volumes)) {
+		at := rec.Volumes[name]
 		for _, by := range m.plugins {
 			if r, ok := by.(releaser); ok && by.name() == at.Plugin {
 				if err := r.release(ctx, home, at); err != nil {
-					return fmt.Errorf("volume %q: %w", name, err)
+					if err = fmt.Errorf("volume %q: %w", name, err); wrong != nil {
+						err = fmt.Errorf("%w; %w", wrong, err)
+					}
+					wrong = err
 				}
 			}
 		}
 	}
-	return nil
+	return wrong
 }
 
 // removed drops the error about a name that is too long for a directory: there never was one.

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/lingering"
 	podphase "monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -107,6 +108,8 @@ func settled(pod *corev1.Pod) *schedulingv1.PlacementReviewStatus {
 		}
 	}
 	switch node := pod.GetSpec().GetNodeName(); {
+	case pod.GetMetadata().GetDeletionTimestamp() != nil && lingering.Why(pod) != "":
+		return answer("Terminating", "the pod is being deleted, and node %s keeps it: %s", node, lingering.Why(pod))
 	case podphase.Terminal(pod):
 		return answer("Ended", "the pod has ended with phase %s", pod.GetStatus().GetPhase())
 	case node != "":

@@ -59,9 +59,12 @@ type Volume struct {
 }
 
 // SetUp makes a volume usable at its Target, and reports whether the driver gives it to the Group. It can be called
-// again.
-func (d Drivers) SetUp(ctx context.Context, v Volume) (given bool, err error) {
+// again. Found is called before the driver is asked to do anything: what it fails with, SetUp fails with.
+func (d Drivers) SetUp(ctx context.Context, v Volume, found func() error) (given bool, err error) {
 	err = d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+		if err := found(); err != nil {
+			return err
+		}
 		mount := &spec.VolumeCapability_MountVolume{FsType: v.FSType, MountFlags: v.Options}
 		how := &spec.VolumeCapability{
 			AccessMode: &spec.VolumeCapability_AccessMode{Mode: v.Mode},
@@ -101,8 +104,9 @@ func (d Drivers) SetUp(ctx context.Context, v Volume) (given bool, err error) {
 }
 
 // Release takes a volume away from a pod, and from the node as well when the pod was the last that used it.
+// Of what was never mounted a driver that is not there need not know.
 func (d Drivers) Release(ctx context.Context, v Volume, last bool) error {
-	return d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+	err := d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
 		_, err := node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{
 			VolumeId: v.Handle, TargetPath: v.Target,
 		})
@@ -120,7 +124,27 @@ func (d Drivers) Release(ctx context.Context, v Volume, last bool) error {
 		}
 		return nil
 	})
+	if errors.Is(err, errMissing) && v.unused(last) {
+		return nil
+	}
+	return err
 }
+
+// unused reports whether no driver has mounted anything: it makes the target itself. Nothing can be removed where
+// something is mounted, or lies.
+func (v Volume) unused(last bool) bool {
+	if _, err := os.Lstat(v.Target); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if v.Ephemeral || !last || v.Staging == "" {
+		return true
+	}
+	err := os.Remove(v.Staging)
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// errMissing means that no driver of that name answers.
+var errMissing = errors.New("not found in the list of registered CSI drivers")
 
 // capabilities returns what the driver can do.
 func capabilities(ctx context.Context, node spec.NodeClient) (map[spec.NodeServiceCapability_RPC_Type]bool, error) {
@@ -165,7 +189,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 
 // find returns the socket of a driver. Those that do not answer are passed over.
 func (d Drivers) find(ctx context.Context, name string) (string, error) {
-	missing := fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
+	missing := fmt.Errorf("driver name %s %w", name, errMissing)
 	entries, err := os.ReadDir(d.Registry)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
