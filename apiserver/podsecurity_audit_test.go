@@ -59,7 +59,7 @@ rules:
 	if err := make(admin, privilegedPod("refused")); err == nil {
 		t.Error("a privileged pod was let in")
 	}
-	if err := make(admin, newPod("noted")); err != nil {
+	if err := make(admin, podOfImage("noted", "nginx")); err != nil {
 		t.Error(err)
 	}
 	if err := make(robot, privilegedPod("exempt")); err != nil {

@@ -48,7 +48,7 @@ func warned(f func(grpc.CallOption) error) ([]string, error) {
 }
 
 func privilegedPod(name string) *corev1.Pod {
-	p := newPod(name)
+	p := podOfImage(name, "nginx")
 	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: proto.Bool(true)}
 	return p
 }
@@ -89,7 +89,7 @@ func TestPodSecurity(t *testing.T) {
 		!apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("enforced: %v", err)
 	}
-	if texts, err := create(newPod("b")); err != nil || len(texts) > 0 {
+	if texts, err := create(podOfImage("b", "nginx")); err != nil || len(texts) > 0 {
 		t.Errorf("what keeps to it: %q, %v", texts, err)
 	}
 	if log := c.log.String(); !strings.Contains(log, `would violate PodSecurity \"restricted:latest\"`) {

@@ -122,6 +122,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger.InfoContext(ctx, "pod security", "audit", violation, "kind", o.ObjectKind().Kind,
 			"namespace", m.GetNamespace(), "name", m.GetName(), "user", auth.From(ctx).Name)
 	}
+	cfg.PodSecurity.MayUseHost = func(ctx context.Context, namespace string) error {
+		return authz.MayUseHost(auth.From(ctx), namespace)
+	}
 	rules, err := admission.New(admission.Config{Store: cfg.Store, Clock: cfg.Clock, Security: cfg.PodSecurity})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apiserver/auth/roles"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/hostimage"
 	"monoplane.dev/rules/rights"
 
 	rbacv1 "monoplane.dev/api/rbac/v1"
@@ -177,6 +178,18 @@ func (z *Authorizer) Collects(id Identity) bool {
 // plane (rights.ShowTLS).
 func (z *Authorizer) ShowsTLS(id Identity) bool {
 	return z.rightsOf(id)[right{verb: rights.ShowTLS, resource: rights.Secrets}]
+}
+
+// MayUseHost refuses who has no right to image "host" in a namespace. The parts of the control plane make pods of what
+// others have written, who have been asked.
+func (z *Authorizer) MayUseHost(id Identity, namespace string) error {
+	if !z.hasRoles(id) {
+		return nil
+	}
+	return z.Authorize(id, Attributes{
+		Verb: hostimage.Use, Group: hostimage.Group, Resource: hostimage.Resource, Namespaced: true,
+		Namespace: namespace, Name: hostimage.Name,
+	})
 }
 
 // owned narrows what an agent reads to its own node: its Node, and the pods bound to it. What it writes is

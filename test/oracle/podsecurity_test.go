@@ -73,10 +73,12 @@ func securityLabels(r *rand.Rand) map[string]string {
 	return set
 }
 
-// securePod is a pod that does some of what the standards forbid, and some of what they ask for.
+// securePod is a pod that does some of what the standards forbid, and some of what they ask for. It has not the image of
+// which Kubernetes knows nothing.
 func securePod(r *rand.Rand) *v1.Pod {
 	p := minimal()
 	c := &p.Spec.Containers[0]
+	c.Image = "image"
 	if r.IntN(2) == 0 { // all that restricted wants
 		p.Spec.SecurityContext = &v1.PodSecurityContext{
 			RunAsNonRoot: ptr(true), SeccompProfile: &v1.SeccompProfile{Type: "RuntimeDefault"},
@@ -118,10 +120,10 @@ func securePod(r *rand.Rand) *v1.Pod {
 		case 9:
 			c.SecurityContext.RunAsUser = ptr(int64(r.IntN(2)))
 		case 10:
-			p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "host"}}
+			p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "image"}}
 		case 11:
 			p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
-				Name: "e", Image: "host", SecurityContext: &v1.SecurityContext{Privileged: ptr(r.IntN(2) == 0)}}}}
+				Name: "e", Image: "image", SecurityContext: &v1.SecurityContext{Privileged: ptr(r.IntN(2) == 0)}}}}
 		}
 	}
 	p.Spec.RuntimeClassName = pick(r, []*string{nil, nil, nil, ptr("vm"), ptr("")})
@@ -140,7 +142,7 @@ func changedPod(r *rand.Rand, p *v1.Pod) *v1.Pod {
 		next.Spec.ActiveDeadlineSeconds = ptr(int64(1))
 	case 3:
 		next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, v1.EphemeralContainer{
-			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "x", Image: "host"}})
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "x", Image: "image"}})
 	case 4:
 		for i := range next.Spec.EphemeralContainers {
 			next.Spec.EphemeralContainers[i].Image = "other"

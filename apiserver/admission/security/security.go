@@ -7,9 +7,10 @@
 // recorded, with annotations pod-security.kubernetes.io/enforce-policy, audit-violations and exempt. Whoever changes
 // what a namespace enforces is warned of the pods that it has and that violate it.
 //
-// The checks are those of k8s.io/pod-security-admission, so that they are those of Kubernetes to the word. Objects are
-// turned into its types by their protobuf form, and only where a namespace asks for more than privileged: others cost
-// a look into a map.
+// The checks are those of k8s.io/pod-security-admission, so that they are those of Kubernetes to the word, and one of
+// Monoplane's: image "host" is more than baseline allows. It needs a right of its own besides, whatever the level is
+// and whoever is exempt. Objects are turned into its types by their protobuf form, and only where a namespace asks for
+// more than privileged: others cost a look into a map.
 package security
 
 import (
@@ -46,6 +47,8 @@ type Config struct {
 	Namespaces, Users, RuntimeClasses []string
 	// Pods lists the pods of a namespace. Required.
 	Pods func(ctx context.Context, namespace string) ([]*corev1.Pod, error)
+	// MayUseHost refuses callers who have no right to image "host" in a namespace; nil lets everybody have it.
+	MayUseHost func(ctx context.Context, namespace string) error
 	// Note takes what violates the level of audit, beside the audit of the request; nil discards.
 	Note func(ctx context.Context, o object.Object, violation string)
 }
@@ -74,7 +77,7 @@ func New(cfg Config) (*Standards, error) {
 	}
 	s := &Standards{cfg: cfg, defaults: defaults}
 	s.checks = sync.OnceValue(func() policy.Evaluator {
-		checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+		checks, err := policy.NewEvaluator(append(policy.DefaultChecks(), forbidHostImage()), nil)
 		if err != nil {
 			panic("security: the checks of the library: " + err.Error()) // it tests that
 		}
@@ -145,6 +148,9 @@ func (s *Standards) policyOf(namespace string) api.Policy {
 
 // Judge refuses a pod that violates what its namespace enforces, and warns of what violates what it warns of.
 func (s *Standards) Judge(ctx context.Context, w registry.Write) error {
+	if err := s.mayUseHost(ctx, w); err != nil {
+		return err
+	}
 	switch o := w.Next.(type) {
 	case *corev1.Namespace:
 		return s.judgeNamespace(ctx, w, o)

@@ -7,10 +7,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/oci"
+	"monoplane.dev/rules/hostimage"
 )
 
 // ImageName is the one image that this runtime knows: the machine's own filesystem.
-const ImageName = "host"
+const ImageName = hostimage.Name
 
 // Config is what New takes.
 type Config struct {

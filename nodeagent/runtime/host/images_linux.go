@@ -2,17 +2,14 @@ package host
 
 import (
 	"context"
-	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/rules/hostimage"
 )
 
 // imageOf drops what clients that normalise image names add to "host".
-func imageOf(spec *runtimeapi.ImageSpec) string {
-	name := spec.GetImage()
-	name = strings.TrimPrefix(name, "docker.io/library/")
-	return strings.TrimSuffix(name, ":latest")
-}
+func imageOf(spec *runtimeapi.ImageSpec) string { return hostimage.Plain(spec.GetImage()) }
 
 func noSuchImage(name string) error {
 	return failed("image %q cannot be used: the host runtime knows only the image %q, the node's own filesystem; "+
