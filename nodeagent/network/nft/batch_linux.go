@@ -123,6 +123,17 @@ func (b *Batch) take(messages []netlink.Message) error {
 	return nil
 }
 
+// OnlyOf has the kernel refuse the transaction that begins now, with ERESTART, where its ruleset has another
+// generation by then: somebody has changed something since.
+func (b *Batch) OnlyOf(generation uint32) {
+	const bytes = unix.SizeofNlAttr + 4
+	b.pending = begin(b.pending)
+	binary.NativeEndian.PutUint32(b.pending, frameBytes+bytes)
+	b.pending = binary.NativeEndian.AppendUint16(b.pending, bytes)
+	b.pending = binary.NativeEndian.AppendUint16(b.pending, batchGeneration)
+	b.pending = binary.BigEndian.AppendUint32(b.pending, generation)
+}
+
 // Cut says that what has been put into Conn, and what will be, may be in two transactions if there is no other way:
 // if what is put there until the next call of End is too much for one.
 func (b *Batch) Cut() error {
@@ -171,7 +182,7 @@ func (b *Batch) Commit() (transactions uint32, err error) {
 
 // carryOut makes one transaction of what is pending, if anything is.
 func (b *Batch) carryOut() error {
-	if len(b.pending) == frameBytes {
+	if len(b.pending) == int(binary.NativeEndian.Uint32(b.pending)) { // Of its first message.
 		return nil
 	}
 	t := newTransaction(appendFrame(b.pending, unix.NFNL_MSG_BATCH_END))

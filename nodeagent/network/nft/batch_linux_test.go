@@ -278,3 +278,22 @@ func (w *world) deaf() (*netlink.Conn, error) {
 	}
 	return conn, errors.Join(conn.JoinGroup(unix.NFNLGRP_NFTABLES), conn.SetReadBuffer(1))
 }
+
+// What was decided by rules that somebody has changed since is not carried out.
+func TestBatchOfAGeneration(t *testing.T) {
+	w := newWorld(t)
+	seen := w.ns.Generation()
+	b := w.batch(nft.MostBytes)
+	b.OnlyOf(seen)
+	b.Conn.AddTable(&nftables.Table{Name: "first", Family: nftables.TableFamilyINet})
+	w.commit(b, 1)
+	b.OnlyOf(seen)
+	b.Conn.AddTable(&nftables.Table{Name: "second", Family: nftables.TableFamilyINet})
+	w.end(b)
+	if n, err := b.Commit(); n != 1 || !errors.Is(err, unix.ERESTART) {
+		t.Errorf("a transaction for rules of before: %d transactions, %v; want ERESTART", n-1, err)
+	}
+	if now := w.ns.Generation(); now != seen+1 {
+		t.Errorf("the generation %d became %d; want one more", seen, now)
+	}
+}

@@ -11,8 +11,9 @@ import (
 
 // Numbers of the kernel's that package unix does not have.
 const (
-	getGeneration = 16 // NFT_MSG_GETGEN
-	generationID  = 1  // NFTA_GEN_ID
+	getGeneration   = 16 // NFT_MSG_GETGEN
+	generationID    = 1  // NFTA_GEN_ID
+	batchGeneration = 1  // NFNL_BATCH_GENID
 )
 
 // Target reads the data of an element of a verdict map: goto a chain.

@@ -385,14 +385,7 @@ func serverMain() {
 
 func killAll(t *testing.T) {
 	t.Helper()
-	// Stopped first, so that neither sees the other's end and starts another.
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range helpers() {
-			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-				t.Fatal(err)
-			}
-		}
-	}
+	killEach(t, helpers())
 	eventually(t, func() error {
 		c, err := net.Dial("unix", filepath.Join(stateDir(), "node.sock"))
 		if err == nil {
@@ -401,6 +394,18 @@ func killAll(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// killEach kills processes, of which none sees the end of another and starts one in its place.
+func killEach(t *testing.T, pids []int) {
+	t.Helper()
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // eventually waits for what other processes do.

@@ -22,7 +22,8 @@
 //     which connects to where the pod wanted to go.
 //
 // Guarantees: Attach and Detach can be repeated, and repair what an interrupted one has left. Open repairs what a
-// crash of server or helper has left, Verify what others have taken away. Remove leaves nothing behind that carries
+// crash of server or helper has left, Verify what others have taken away. Both take away the machine's tables of other
+// clusters whose node namespaces are no more, and nothing else of others. Remove leaves nothing behind that carries
 // our name.
 //
 // Not done here: who gets which address (package ipam), Services (package services), names (package dns).

@@ -3,7 +3,6 @@ package nodens
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -44,8 +43,11 @@ const (
 // usualMTU is that of links where there is no default route to ask.
 const usualMTU = 1500
 
+// linkPrefix is how the machine's links to node namespaces begin.
+const linkPrefix = "mp"
+
 // hostLink is what the machine calls its link to the node namespace of a cluster, hostTable its table of nftables.
-func hostLink(cluster string) string  { return "mp" + hash(cluster) }
+func hostLink(cluster string) string  { return linkPrefix + hash(cluster) }
 func hostTable(cluster string) string { return "monoplane-" + hash(cluster) }
 
 // aliasFor is the alias of the machine's link to a network namespace.
@@ -191,20 +193,9 @@ func disconnect(cluster string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	// What it leads, of whatever families that is, must not go on to where pods were: others may come to be there.
-	table := newMachineTable(&Config{Cluster: cluster, Log: slog.New(slog.DiscardHandler), PodRanges: []netip.Prefix{
-		netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}})
-	had, _ := table.read() // Who may not read it has made none.
-	conn, err := nftables.New()
-	if err != nil {
-		return fmt.Errorf("nftables of the machine: %w", err)
+	if err := remains(hostTable(cluster)).takeAway(0); err != nil && !errors.Is(err, unix.EPERM) {
+		return err
 	}
-	conn.AddTable(table.table)
-	conn.DelTable(table.table)
-	if err := conn.Flush(); err != nil && !errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the machine's table %s: %w", hostTable(cluster), err)
-	}
-	table.forget(had.ports)
 	return nil
 }
 

@@ -265,7 +265,7 @@ func nothingLeft(t *testing.T) {
 	}
 }
 
-// helpers returns the helpers and spares whose state is in this test's directory.
+// helpers returns the helpers and spares whose state is below this test's directory.
 func helpers() (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -277,7 +277,8 @@ func helpers() (pids []int) {
 		if s := string(name); s != "monoplane-node\x00" && s != "monoplane-spare\x00" {
 			continue
 		}
-		if dir, err := os.Readlink("/proc/" + e.Name() + "/fd/4"); err != nil || dir != stateDir() {
+		if dir, err := os.Readlink("/proc/" + e.Name() + "/fd/4"); err != nil ||
+			!strings.HasPrefix(dir, filepath.Dir(stateDir())+"/") {
 			continue
 		}
 		pids = append(pids, pid)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,10 +227,7 @@ func TestRootTwoClusters(t *testing.T) {
 		return
 	}
 	first := config(t)
-	other := nodens.Config{Cluster: "other", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "other"),
-		PodRanges:     []netip.Prefix{netip.MustParsePrefix("10.245.0.0/24")},
-		ServiceRanges: []netip.Prefix{services}}
-	check(t, os.Mkdir(other.Dir, 0o700))
+	other := neighbourOf(t, "other", "10.245.0.0/24")
 	n := open(t, other)
 	if !n.Status().Services {
 		t.Error("the machine does not reach the Services of the only cluster")
@@ -248,6 +246,101 @@ func TestRootTwoClusters(t *testing.T) {
 	}
 	check(t, second.Close())
 	check(t, nodens.Remove(t.Context(), first))
+}
+
+// neighbourOf is a cluster beside the test's, with other addresses of pods.
+func neighbourOf(t *testing.T, name, pods string) nodens.Config {
+	t.Helper()
+	cfg := nodens.Config{Cluster: name, Dir: filepath.Join(os.Getenv("NODENS_DIR"), name),
+		PodRanges: []netip.Prefix{netip.MustParsePrefix(pods)}, ServiceRanges: []netip.Prefix{services}}
+	check(t, os.Mkdir(cfg.Dir, 0o700))
+	return cfg
+}
+
+// TestRootNeighbourIsKilled: of a cluster that was killed with its helpers, and whose directory is gone, nothing keeps
+// another one from having its addresses and ports. A cluster that lives keeps all.
+func TestRootNeighbourIsKilled(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	dead := neighbourOf(t, "dead", pods4.String())
+	dead.PodRanges = config(t).PodRanges
+	n, err := nodens.Open(t.Context(), dead)
+	check(t, err)
+	podIn(t, n, "a", onHost(5))
+	helpersOfDead := bothHelpers(t, 0)
+
+	living := neighbourOf(t, "living", "10.245.0.0/24")
+	beside, err := nodens.Open(t.Context(), living)
+	check(t, err)
+	podIn(t, beside, "c", nodens.AttachConfig{Addresses: []netip.Addr{netip.MustParseAddr("10.245.0.5")},
+		HostPorts: []nodens.HostPort{{Network: "tcp", Host: netip.MustParseAddrPort("[::]:8091"), Port: 80}}})
+	rules := numbersOfRules(t, nodens.HostTable(living.Cluster))
+
+	killEach(t, helpersOfDead)
+	check(t, n.Close()) // What is left is the same as when this process had been killed, but for its sockets.
+	check(t, os.RemoveAll(dead.Dir))
+	eventually(t, func() error {
+		if _, err := netlink.LinkByName(nodens.HostLink(dead.Cluster)); err == nil {
+			return errors.New("the link of the dead cluster is there")
+		}
+		return nil
+	})
+	if len(numbersOfRules(t, nodens.HostTable(dead.Cluster))) == 0 {
+		t.Error("the test is of no use: the table of the dead cluster is gone by itself")
+	}
+	cfg := config(t)
+	n, err = nodens.Open(t.Context(), cfg)
+	check(t, err)
+	gone := func() {
+		t.Helper()
+		if left := numbersOfRules(t, nodens.HostTable(dead.Cluster)); len(left) > 0 {
+			t.Errorf("the dead cluster has %d rules left", len(left))
+		}
+		if now := numbersOfRules(t, nodens.HostTable(living.Cluster)); !slices.Equal(now, rules) {
+			t.Errorf("the rules of the living cluster were %v, and are %v", rules, now)
+		}
+	}
+	gone()
+	servesAll(podIn(t, n, "b", onHost(6)))
+	for _, at := range []string{"10.244.0.6:80", "127.0.0.1:8090"} {
+		if _, err := ask("tcp", at, 1000); err != nil {
+			t.Errorf("the machine asks a pod at %s: %v", at, err)
+		}
+	}
+	// One that ends while others run, as a helper does whose directory is removed.
+	changeRules(t, func(c *nftables.Conn) {
+		c.AddTable(&nftables.Table{Name: nodens.HostTable(dead.Cluster), Family: nftables.TableFamilyINet})
+	})
+	check(t, beside.Verify(t.Context()))
+	conn, err := nftables.New()
+	check(t, err)
+	if left, err := conn.ListTableOfFamily(nodens.HostTable(dead.Cluster), nftables.TableFamilyINet); err == nil {
+		t.Errorf("the table %v is left", left)
+	}
+	gone()
+	check(t, errors.Join(beside.Close(), nodens.Remove(t.Context(), living), n.Close(), nodens.Remove(t.Context(), cfg)))
+	nothingLeft(t)
+}
+
+// numbersOfRules are the kernel's numbers of the rules of a table of the machine.
+func numbersOfRules(t *testing.T, table string) (all []uint64) {
+	t.Helper()
+	conn, err := nftables.New()
+	check(t, err)
+	chains, err := conn.ListChains()
+	check(t, err)
+	for _, c := range chains {
+		if c.Table.Name != table {
+			continue
+		}
+		rules, err := conn.GetRules(c.Table, c)
+		check(t, err)
+		for _, r := range rules {
+			all = append(all, r.Handle)
+		}
+	}
+	return all
 }
 
 // testGoesOut checks which way pods go out and why, and that one reaches addresses elsewhere.

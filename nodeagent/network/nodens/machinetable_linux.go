@@ -40,9 +40,10 @@ var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
 // loopback among them stands for its own programs.
 type machineTable struct{ portTable }
 
-func newMachineTable(cfg *Config) *machineTable {
+func newMachineTable(cfg *Config) *machineTable { return machineTableOf(cfg, hostTable(cfg.Cluster)) }
+
+func machineTableOf(cfg *Config, name string) *machineTable {
 	t := &machineTable{}
-	name := hostTable(cfg.Cluster)
 	t.portTable = newPortTable(cfg, place{
 		table: &nftables.Table{Name: name, Family: nftables.TableFamilyINet}, title: "the machine's table " + name,
 		nftables: func() (*nftables.Conn, error) {

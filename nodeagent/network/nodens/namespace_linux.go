@@ -79,6 +79,7 @@ func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	}
 	n.inside.adopt()
 	if !n.cfg.Rootless {
+		clearRemains(&n.cfg)
 		n.machine = newMachineTable(&n.cfg)
 		n.machine.adopt()
 	}

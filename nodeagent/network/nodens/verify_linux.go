@@ -119,6 +119,7 @@ func (n *Namespace) Verify(ctx context.Context) error {
 	}
 	why := n.status.Why
 	if !n.cfg.Rootless {
+		clearRemains(&n.cfg)
 		more, err := n.missing()
 		if err != nil {
 			return err
