@@ -56,9 +56,13 @@ build: helper ## Build bin/monoplane
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/monoplane ./cmd/monoplane
 
 .PHONY: kubectl
-kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
+kubectl: $(BIN)/kubectl $(BIN)/resident/kubectl ## Build the unmodified kubectl into bin/
 $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go test/go.work
 	cd tools/kubectl && GOWORK=$(WORK) CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
+
+# What asks processes of kubectl that stay while the conformance runs.
+$(BIN)/resident/kubectl: $(wildcard test/conformance/resident/*.go test/conformance/resident/kubectl/*.go)
+	cd test && go build -ldflags '-s -w' -o $@ ./conformance/resident/kubectl
 
 # The oldest kubectl that is compared with Kubernetes. Its words are its own: they are written to a copy of the scripts.
 $(BIN)/oldest/kubectl: tools/kubectl/oldest.mod tools/kubectl/main.go

@@ -12,16 +12,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // Credential plugins, as in the program.
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+
+	"monoplane.dev/test/conformance/resident"
 )
+
+// TestMain runs the tests, or commands of kubectl in the processes that they start.
+func TestMain(m *testing.M) {
+	resident.Serve(runKubectl)
+	os.Exit(m.Run())
+}
 
 var (
 	golden = flag.String("golden", "", "program of tools/kubernetes: write what commands print against it to the scripts")
 	accept = flag.Bool("accept", false,
 		"write what commands print against Monoplane to the entries in differences.txt, and to the scripts in host")
 	data   = flag.String("data", "testdata", "folder of the scripts; a copy where kubectl is another, in its words")
-	client = flag.String("client", "../../bin", "folder of the kubectl that the scripts run")
-	helm   = flag.Bool("helm", false, "run the scripts with Helm, which make helm builds")
-	only   = flag.String("only", "", "run only the scripts that match this pattern of names")
+	client = flag.String("client", "",
+		"folder of the kubectl that the scripts run, a process each; empty for the one in bin, in processes that stay")
+	helm = flag.Bool("helm", false, "run the scripts with Helm, which make helm builds")
+	only = flag.String("only", "", "run only the scripts that match this pattern of names")
 )
 
 // kubernetesVersion is what Monoplane is compared with.
@@ -81,16 +95,61 @@ func scripts(t *testing.T, dir string) []string {
 func newRunner(t *testing.T, start func(*testing.T) (*server, string)) *runner {
 	t.Helper()
 	s, bin := start(t)
-	kubectl, err := filepath.Abs(filepath.Join(*client, "kubectl"))
-	if err != nil {
-		t.Fatal(err)
+	r := &runner{server: s, bin: bin, kubectl: filepath.Join(bin, "kubectl")}
+	switch {
+	case *client != "":
+		var err error
+		if r.kubectl, err = filepath.Abs(filepath.Join(*client, "kubectl")); err != nil {
+			t.Fatal(err)
+		}
+	case *golden == "":
+		r.keepKubectl(t)
 	}
-	version, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", s.kubeconfig,
+	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", s.kubeconfig,
 		"get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &runner{server: s, bin: bin, kubectl: kubectl, version: string(version)}
+	r.version = string(version)
+	return r
+}
+
+// keepKubectl has processes of kubectl stay until the end of the test. Two scripts at once have a pipe of two, and one
+// in the background.
+func (r *runner) keepKubectl(t *testing.T) {
+	t.Helper()
+	const processes = 6
+	ctx, cancel := context.WithCancel(t.Context())
+	socket, wait, err := resident.Start(ctx, t.TempDir(), processes, r.environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		wait()
+	})
+	r.env = []string{resident.Socket + "=" + socket, resident.Program + "=" + r.kubectl}
+	r.kubectl = filepath.Join(r.bin, "resident", "kubectl")
+}
+
+// runKubectl is the main function of the unmodified kubectl (see tools/kubectl). Where that exits, this returns, and
+// leaves the goroutine that would have ended the process where it is.
+func runKubectl() (code int) {
+	exits := make(chan int)
+	util.BehaviorOnFatal(func(message string, code int) {
+		if message != "" {
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(message, "\n"))
+		}
+		exits <- code
+		select {}
+	})
+	go func() {
+		if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+			util.CheckErr(err)
+		}
+		exits <- 0
+	}()
+	return <-exits
 }
 
 // startServer starts Monoplane, or Kubernetes if its outputs are to be written, until the end of the test. It returns
@@ -119,7 +178,7 @@ func startWith(t *testing.T, start func(bin, dir string) (*server, error)) (s *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"kubectl", "monoplane"} {
+	for _, program := range []string{"kubectl", "resident/kubectl", "monoplane"} {
 		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
 			t.Fatalf("%v; run: make build kubectl", err)
 		}
@@ -149,7 +208,8 @@ func startWith(t *testing.T, start func(bin, dir string) (*server, error)) (s *s
 type runner struct {
 	server  *server
 	bin     string // The folder of programs.
-	kubectl string // The path of kubectl.
+	kubectl string // The path of kubectl, or of what asks a process that stays.
+	env     []string
 	version string // of the nodes
 	stated  bool   // the outputs in the scripts are not Kubernetes', so that -accept may write them
 	known   []difference
@@ -197,13 +257,12 @@ func (r *runner) script(t *testing.T, name, path string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	kubeconfig, err := r.server.inNamespace(ctx, r.kubectl, dir, name)
+	env := r.environment()
+	kubeconfig, err := r.server.inNamespace(ctx, r.kubectl, dir, name, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := environment("KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(r.kubectl)+":"+r.bin+":"+os.Getenv("PATH"),
-		// kubectl keeps what it discovers below HOME; the scripts share it.
-		"HOME="+filepath.Dir(r.server.kubeconfig), "TZ=UTC", "LC_ALL=C")
+	env = append(env, "KUBECONFIG="+kubeconfig)
 	for i, b := range blocks {
 		if b.command == "" {
 			continue
@@ -225,6 +284,13 @@ func (r *runner) script(t *testing.T, name, path string) {
 	}
 }
 
+// environment is that of the scripts, which share it but for their kubeconfig.
+func (r *runner) environment() []string {
+	return environment(append([]string{"PATH=" + filepath.Dir(r.kubectl) + ":" + r.bin + ":" + os.Getenv("PATH"),
+		// kubectl keeps what it discovers below HOME.
+		"HOME=" + filepath.Dir(r.server.kubeconfig), "TZ=UTC", "LC_ALL=C"}, r.env...)...)
+}
+
 // writes says whether what commands print is written to the scripts.
 func (r *runner) writes() bool { return *golden != "" || *accept && r.stated }
 
@@ -232,9 +298,9 @@ func (r *runner) writes() bool { return *golden != "" || *accept && r.stated }
 func (r *runner) run(ctx context.Context, dir string, env []string, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", command)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
-	out, err := cmd.CombinedOutput()
+	bash := exec.CommandContext(ctx, "bash", "-c", command)
+	bash.Dir, bash.Env, bash.WaitDelay = dir, env, time.Second
+	out, err := bash.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return "", err
@@ -247,7 +313,7 @@ func (r *runner) run(ctx context.Context, dir string, env []string, command stri
 		text = toldVersion(text, r.version, kubernetesVersion)
 	}
 	got := Normal(text)
-	if code := cmd.ProcessState.ExitCode(); code != 0 {
+	if code := bash.ProcessState.ExitCode(); code != 0 {
 		got += fmt.Sprintf("[%d]\n", code)
 	}
 	return got, nil

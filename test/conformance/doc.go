@@ -21,6 +21,9 @@
 // purpose, testdata/differences.txt holds its output and the reason; an entry there that is no longer needed fails the
 // test. Kubernetes' kubelets are imitated there (see hollow), since what is compared is the API.
 //
+// The kubectl of the scripts is the unmodified one's code, in processes that stay (see package resident), since starts
+// took most of the time; with -client, and where Kubernetes' outputs are written, it is the program itself.
+//
 // What becomes of streams on a node is in the scripts of testdata/scripts/host, which run on containers that are real
 // processes. Kubernetes has nothing to run them on here: their outputs are stated, from what its kubectl and its
 // components are written to say. The words of a runtime, such as those for a command that does not exist, are

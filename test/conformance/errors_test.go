@@ -255,7 +255,8 @@ func TestErrors(t *testing.T) {
 	for _, what := range [][]string{
 		{"pod/p", "--for=jsonpath={.status.phase}=Running"}, {"pdb/all", "--for=jsonpath={.status.currentHealthy}=2"},
 	} {
-		out, err := command(t.Context(), filepath.Join(bin, "kubectl"), append(slices.Clone(args), what...)...)
+		out, err := command(t.Context(), environment(), filepath.Join(bin, "kubectl"),
+			append(slices.Clone(args), what...)...)
 		if err != nil {
 			t.Fatalf("%v: %v: %s", what, err, out)
 		}

@@ -121,7 +121,7 @@ func startMonoplane(program, dir string, flags ...string) (*server, error) {
 }
 
 // inNamespace writes a kubeconfig whose commands are about a namespace.
-func (s *server) inNamespace(ctx context.Context, kubectl, dir, namespace string) (string, error) {
+func (s *server) inNamespace(ctx context.Context, kubectl, dir, namespace string, env []string) (string, error) {
 	data, err := os.ReadFile(s.kubeconfig)
 	if err != nil {
 		return "", err
@@ -136,7 +136,8 @@ func (s *server) inNamespace(ctx context.Context, kubectl, dir, namespace string
 		{"wait", "--for=create", "serviceaccount/default", "--timeout=60s"},
 		{"wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=60s"},
 	} {
-		if out, err := command(ctx, kubectl, append([]string{"--kubeconfig", path}, args...)...); err != nil {
+		out, err := command(ctx, env, kubectl, append([]string{"--kubeconfig", path}, args...)...)
+		if err != nil {
 			return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -144,9 +145,9 @@ func (s *server) inNamespace(ctx context.Context, kubectl, dir, namespace string
 }
 
 // command runs kubectl, and returns what it prints.
-func command(ctx context.Context, kubectl string, args ...string) ([]byte, error) {
+func command(ctx context.Context, env []string, kubectl string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, kubectl, args...)
-	cmd.Env = environment()
+	cmd.Env = env
 	return cmd.CombinedOutput()
 }
 
