@@ -10,6 +10,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/codec"
+	"monoplane.dev/internal/datadir"
 )
 
 // grantFile is the file in a pod's directory that says which resources the pod was granted last. It is there only
@@ -28,18 +29,7 @@ func (a *Agent) keepGrant(p *corev1.Pod) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+grantFile+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(codec.AppendObject(nil, resourcesOnly(p)))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return datadir.Keep(path, datadir.Flushed, codec.AppendObject(nil, resourcesOnly(p)))
 }
 
 // keptGrant returns what keepGrant wrote down of the pod; nil when it has written nothing.

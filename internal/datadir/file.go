@@ -144,3 +144,20 @@ func (d *Dir) Sync() error {
 	}
 	return nil
 }
+
+// Keep puts a file into the checked directory of its path, whole or not at all. One that is to be Flushed outlives a
+// power failure when Keep has returned, with its name.
+func Keep(path string, how Durability, data []byte) error {
+	d, err := Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	err = d.Replace(filepath.Base(path), how, func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	})
+	if err != nil || how != Flushed {
+		return err
+	}
+	return d.Sync()
+}

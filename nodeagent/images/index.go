@@ -49,7 +49,8 @@ func (s *Store) readIndex() (*index, error) {
 	}
 	var out index
 	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", s.path(indexFile), err)
+		return nil, fmt.Errorf("%s cannot be read (without the file, images are pulled and loaded anew): %w",
+			s.path(indexFile), err)
 	}
 	return &out, nil
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"monoplane.dev/internal/datadir"
 )
 
 // recover removes what processes that died have left, and checks after a boot of the machine what may not have reached
@@ -216,7 +218,7 @@ func (l *lease) write(digests []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(l.path, text, 0o600)
+	return datadir.Keep(l.path, datadir.Unflushed, text)
 }
 
 func (l *lease) release() {

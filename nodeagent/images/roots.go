@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/internal/userids"
 	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/images/unpack"
@@ -115,11 +116,7 @@ func (s *Store) writeRoot(root Root) error {
 	if err != nil {
 		return err
 	}
-	tmp := s.scratch("root")
-	if err := os.WriteFile(tmp, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(root.Dir, rootFile))
+	return datadir.Keep(filepath.Join(root.Dir, rootFile), datadir.Unflushed, text)
 }
 
 // makeRoot fills a root's directory. What a process that died has made of it is made again.
@@ -287,8 +284,8 @@ func (s *Store) Root(id string) (Root, error) {
 		return Root{}, err
 	}
 	var root Root
-	if err := json.Unmarshal(text, &root); err != nil {
-		return Root{}, fmt.Errorf("%s cannot be read: %w", s.path(rootsDir, id, rootFile), err)
+	if err := json.Unmarshal(text, &root); err != nil { // As a power failure leaves it.
+		return Root{}, fmt.Errorf("root of container %q: %w: its file cannot be read: %w", id, ErrNotFound, err)
 	}
 	return root, nil
 }

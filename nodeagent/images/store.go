@@ -133,11 +133,11 @@ func (s *Store) readFormat() (Flavour, error) {
 		return "", err
 	}
 	text, err := os.ReadFile(s.path("format"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return can, s.dir.Write("format", []byte(format+string(can)+"\n"))
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
+	}
+	if want := format + string(can) + "\n"; strings.HasPrefix(want, string(text)) && want != string(text) {
+		return can, s.dir.Write("format", []byte(want)) // There is none, or not all of it.
 	}
 	has, ok := strings.CutPrefix(strings.TrimSpace(string(text)), format)
 	switch {

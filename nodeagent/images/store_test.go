@@ -199,6 +199,72 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// Whatever a power failure leaves of its files, a store can be opened, and a container's root be made or removed; only
+// of its index, which is on the disk before it counts, it asks to be rid.
+func TestBrokenFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "images")
+	s := openIn(t, dir)
+	loaded, err := s.LoadDir(t.Context(), layoutOf(t, indexOf(plainImage(t), v1.Descriptor{})))
+	if err = errors.Join(err, s.Close()); err != nil { // it has reached the disk
+		t.Fatal(err)
+	}
+	s = openIn(t, dir)
+	broken := func(name string, try func(size int)) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := range len(whole) {
+			if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			try(size)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opens := func(size int) {
+		again, err := images.Open(images.Config{Dir: dir})
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	makes := func() {
+		t.Helper()
+		if root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c", Image: loaded[0].ID}); err != nil ||
+			root.Made.IsZero() {
+			t.Fatalf("%+v, %v", root, err)
+		}
+	}
+	makes()
+	broken("roots/c/root.json", func(size int) {
+		if roots, err := s.Roots(); err != nil || len(roots) != 1 || roots[0].ID != "c" {
+			t.Errorf("%d bytes: roots %+v, %v", size, roots, err)
+		}
+		if size%2 == 0 {
+			makes()
+		}
+		if err := s.Release(t.Context(), "c"); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		makes()
+	})
+	broken("format", opens)
+	broken("boot", opens)
+	broken("index.json", func(size int) {
+		if _, err := s.List(); err == nil ||
+			!strings.Contains(err.Error(), "without the file, images are pulled and loaded anew") {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	})
+}
+
 // The images that a container mounts are held with its own: their layers, of which overlayfs needs two, or copies.
 func TestMountedImages(t *testing.T) {
 	host, s := serve(t), open(t)

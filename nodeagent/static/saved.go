@@ -8,6 +8,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/codec"
+	"monoplane.dev/internal/datadir"
 )
 
 // Saved keeps the static pods that an agent has started, one file each, in a directory of its own. An agent that comes
@@ -27,11 +28,7 @@ func (s Saved) Put(p *corev1.Pod) error {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err
 	}
-	path := s.path(p.GetMetadata().GetUid())
-	if err := os.WriteFile(path+".new", codec.AppendObject(nil, p), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return datadir.Keep(s.path(p.GetMetadata().GetUid()), datadir.Flushed, codec.AppendObject(nil, p))
 }
 
 // Drop forgets a pod.
@@ -45,7 +42,7 @@ func (s Saved) Drop(uid string) error {
 	return nil
 }
 
-// All returns the pods that are kept. What cannot be read is left out: a file may be half written.
+// All returns the pods that are kept. What cannot be read is left out: one of an earlier version may be half written.
 func (s Saved) All() []*corev1.Pod {
 	entries, err := os.ReadDir(s.Dir)
 	if s.Dir == "" || err != nil {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"monoplane.dev/internal/datadir"
 )
 
 const (
@@ -90,6 +92,9 @@ func (r *Ranges) recall(uid string) error {
 	if err != nil {
 		return err
 	}
+	if !strings.HasSuffix(string(text), "\n") {
+		return nil // It is broken, and so was never used: it is on the disk before the ids are.
+	}
 	first, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
 	if err != nil || first < Size || first%Size != 0 {
 		return fmt.Errorf("%s: %q is not the first id of a range: it must be a multiple of %d", path, text, Size)
@@ -112,7 +117,9 @@ func (r *Ranges) Of(uid string) (first uint32, err error) {
 		if _, ok := r.taken[next]; ok {
 			continue
 		}
-		if err := write(filepath.Join(r.dir, uid, name), strconv.FormatUint(next, 10)+"\n"); err != nil {
+		text := strconv.AppendUint(nil, next, 10)
+		// Even if the machine stops now: two pods must never share ids.
+		if err := datadir.Keep(filepath.Join(r.dir, uid, name), datadir.Flushed, append(text, '\n')); err != nil {
 			return 0, fmt.Errorf("note the ids of a pod: %w", err)
 		}
 		r.of[uid], r.taken[next] = next, uid
@@ -129,25 +136,4 @@ func (r *Ranges) Release(uid string) {
 		delete(r.of, uid)
 		delete(r.taken, first)
 	}
-}
-
-// write makes a file that is there with all its text, or not at all, even if the machine stops now: two pods must
-// never share ids.
-func write(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+name+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path)) //nolint:gosec // below the pods' directory
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -154,8 +154,8 @@ func TestRangesAreThePods(t *testing.T) {
 }
 
 func TestDamagedNotes(t *testing.T) {
-	for text, wrong := range map[string]string{"": "not the first id", "x": "not the first id", "65537": "multiple",
-		"0": "multiple", "65536": "already"} {
+	for text, wrong := range map[string]string{"\n": "not the first id", "x\n": "not the first id",
+		"65537\n": "multiple", "0\n": "multiple", "65536\n": "already"} {
 		cfg := machine(t, "-", "-", 3)
 		of(t, open(t, cfg), pod(t, cfg, "a"))
 		path := filepath.Join(cfg.Dir, pod(t, cfg, "b"), "userns")
@@ -165,6 +165,22 @@ func TestDamagedNotes(t *testing.T) {
 		if _, err := userns.Open(cfg); err == nil || !strings.Contains(err.Error(), wrong) ||
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What is not whole was never used, and keeps neither its pod nor others from having ids.
+func TestBrokenNotes(t *testing.T) {
+	cfg := machine(t, "-", "-", 3)
+	of(t, open(t, cfg), pod(t, cfg, "a"))
+	path, whole := filepath.Join(cfg.Dir, pod(t, cfg, "b"), "userns"), "131072\n"
+	for size := range len(whole) {
+		if err := os.WriteFile(path, []byte(whole[:size]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := open(t, cfg)
+		if a, b := of(t, r, "a"), of(t, r, "b"); a != 65536 || b != 131072 {
+			t.Errorf("%q: the pods have the ids from %d and %d on", whole[:size], a, b)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (e emptyDir) bound(v *volume) quota.Project {
 }
 
 func (e emptyDir) project(v *volume) (quota.Project, error) {
-	rec, err := readRecord(v.home)
+	rec, err := v.m.readRecord(v.home)
 	if err != nil {
 		return 0, err
 	}

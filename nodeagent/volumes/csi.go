@@ -83,8 +83,8 @@ func (d byDriver) persistent(ctx context.Context, b *bound, at *place) error {
 	return b.give(ctx, at.Path, false)
 }
 
-// drive has the driver set a volume up, and reports whether the driver gives it to the pod's fsGroup. Once it is found,
-// it is noted that it is asked, so that it is asked to release the volume whatever comes of it.
+// drive has the driver set a volume up, and reports whether it gives it to the pod's fsGroup. Once it is found, it is
+// noted that it is asked, so that it is asked to release the volume whatever comes of it.
 func (m *Manager) drive(ctx context.Context, v *volume, want csi.Volume, at *place) (given bool, err error) {
 	if group := payload.FSGroup(v.pod); group != nil {
 		want.Group = fmt.Sprint(*group)

@@ -237,8 +237,8 @@ func TestDriversGiveVolumesToAGroup(t *testing.T) {
 	n.tearDown(p)
 }
 
-// A volume whose driver never was there goes without it, and one whose driver has failed to mount it when that has gone;
-// another volume of the pod goes meanwhile. spec: DEL-7
+// A volume whose driver never was there goes without it, and one that was never mounted when its driver has gone. All
+// volumes that stay are named. spec: DEL-7
 func TestVolumesWithoutTheirDriver(t *testing.T) {
 	n := newNode(t)
 	n.secrets["ns/s"] = &corev1.Secret{}
@@ -259,7 +259,9 @@ func TestVolumesWithoutTheirDriver(t *testing.T) {
 	n.failsWith(pod(claim("v")), missing)
 	gone()
 
-	for call, p := range map[string]*corev1.Pod{"NodePublishVolume": pod(driven("v")), "NodeStageVolume": pod(claim("v"))} {
+	for call, p := range map[string]*corev1.Pod{
+		"NodePublishVolume": pod(driven("v")), "NodeStageVolume": pod(claim("v")),
+	} {
 		d := runDriver(t, registry)
 		d.becomes(status.Error(codes.Internal, "no disk"), false)
 		n.failsWith(p, "rpc error from "+call+": code = Internal: no disk")
@@ -282,6 +284,39 @@ func TestVolumesWithoutTheirDriver(t *testing.T) {
 	}
 	d.becomes(nil, false)
 	gone()
+}
+
+// Whatever a power failure leaves of the record of a pod's volumes, that pod starts again, or goes, and others do.
+func TestBrokenRecords(t *testing.T) {
+	n := newNode(t)
+	n.configMaps["ns/cm"] = &corev1.ConfigMap{Data: map[string]string{"k": "v"}}
+	n.bind(&corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}}, "ReadWriteOncePod")
+	p, other := pod(configMap("v", "cm"), emptyDir("e", &corev1.EmptyDirVolumeSource{})), pod(claim("c"))
+	other.Metadata.Uid = "uid-b"
+	n.setUp(p)
+	path := filepath.Join(n.dir, "uid-a/volumes.json")
+	whole := n.read(path)
+	for size := range len(whole) {
+		if err := os.WriteFile(path, []byte(whole[:size]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.Manager = n.manager()
+		if size%16 == 0 {
+			n.setUp(other)
+			n.tearDown(other)
+		}
+		if size%2 == 0 {
+			if err := n.Rest(t.Context(), "uid-a"); err != nil {
+				t.Fatalf("%d of %d bytes: %v", size, len(whole), err)
+			}
+			n.tearDown(p)
+		}
+		n.setUp(p)
+		if got := n.read(n.given(p)["/v"] + "/k"); got != "v" {
+			t.Errorf("%d of %d bytes: read %q", size, len(whole), got)
+		}
+	}
+	n.tearDown(p)
 }
 
 // A driver that fails, hangs or is dead holds up the pods that use it and no others; what it was asked to do, it is

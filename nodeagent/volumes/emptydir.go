@@ -74,7 +74,7 @@ func (e emptyDir) mount(v *volume) (onDisk bool, err error) {
 // mountMemory leaves the volume on disk where the agent may not mount, which is told once. It stays there with what it
 // holds, even if the agent comes back and may.
 func (e emptyDir) mountMemory(v *volume) (onDisk bool, err error) {
-	rec, err := readRecord(v.home)
+	rec, err := v.m.readRecord(v.home)
 	if err != nil {
 		return false, err
 	}

@@ -246,7 +246,7 @@ func (m *Manager) setUp(ctx context.Context, p *corev1.Pod) error {
 	if err := os.MkdirAll(volumes[0].home, 0o750); err != nil {
 		return err
 	}
-	rec, err := readRecord(volumes[0].home)
+	rec, err := m.readRecord(volumes[0].home)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (m *Manager) Refresh(ctx context.Context, p *corev1.Pod) error {
 		if len(volumes) == 0 {
 			return nil
 		}
-		rec, err := readRecord(volumes[0].home)
+		rec, err := m.readRecord(volumes[0].home)
 		if err != nil {
 			return err
 		}
@@ -325,7 +325,7 @@ func (m *Manager) TearDown(ctx context.Context, uid string) error {
 	}
 	return m.alone(ctx, uid, "taking its volumes away", func(ctx context.Context) error {
 		m.renewals.forget(uid)
-		rec, err := readRecord(home)
+		rec, err := m.readRecord(home)
 		if err != nil {
 			return err
 		}
@@ -353,7 +353,7 @@ func (m *Manager) Rest(ctx context.Context, uid string) error {
 		return err
 	}
 	return m.alone(ctx, uid, "unmounting its volumes", func(ctx context.Context) error {
-		rec, err := readRecord(home)
+		rec, err := m.readRecord(home)
 		if err != nil {
 			return err
 		}

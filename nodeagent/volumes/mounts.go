@@ -63,7 +63,7 @@ func (m *Manager) Mounts(ctx context.Context, s Starting) (given Container, err 
 }
 
 func (m *Manager) mounts(s Starting, home string) (Container, error) {
-	rec, err := readRecord(home)
+	rec, err := m.readRecord(home)
 	if err != nil {
 		return Container{}, err
 	}

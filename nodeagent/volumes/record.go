@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/quota"
 )
 
@@ -47,8 +47,10 @@ type place struct {
 	Held bool `json:"-"`
 }
 
-// readRecord reads the record of the pod whose directory is home; it is empty when there is none.
-func readRecord(home string) (*record, error) {
+// readRecord reads the record of the pod whose directory is home; it is empty when there is none. So it is when it is
+// broken, as a power failure leaves it: one that was flushed is not, so that there is nothing to release of it, and
+// what it was about is set up again.
+func (m *Manager) readRecord(home string) (*record, error) {
 	r := &record{}
 	data, err := os.ReadFile(filepath.Join(home, recordFile))
 	switch {
@@ -59,7 +61,9 @@ func readRecord(home string) (*record, error) {
 	}
 	r.was = data
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", filepath.Join(home, recordFile), err)
+		m.cfg.Logger.Warn("it is not known which volumes a pod has; they are set up again, or removed",
+			"file", filepath.Join(home, recordFile), "error", err)
+		return &record{was: data}, nil
 	}
 	return r, nil
 }
@@ -76,17 +80,19 @@ func (r *record) write(home string) error {
 	if err != nil || bytes.Equal(data, r.was) {
 		return err
 	}
-	next := filepath.Join(home, recordFile+".next")
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return errors.Join(err, os.Remove(next))
+	how := datadir.Unflushed // Pods need not wait for the disk: mounts do not outlive a power failure either.
+	for _, at := range r.Volumes {
+		if at.Driven != nil || at.Project != 0 {
+			how = datadir.Flushed
+		}
 	}
-	return os.Rename(next, filepath.Join(home, recordFile))
+	return datadir.Keep(filepath.Join(home, recordFile), how, data)
 }
 
 // reserve notes where a volume will be before anything is done about it, unless that is known already. Other pods see
 // it, and so does the agent that comes back.
 func reserve(v *volume, at place) error {
-	rec, err := readRecord(v.home)
+	rec, err := v.m.readRecord(v.home)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (m *Manager) eachOther(home string, f func(uid string, at place) error) err
 		if other == home || !pod.IsDir() {
 			continue
 		}
-		rec, err := readRecord(other)
+		rec, err := m.readRecord(other)
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func limitOf(v *corev1.VolumeSource) (resource.Quantity, bool) {
 func (m *Manager) OverLimit(ctx context.Context, p *corev1.Pod) (string, error) {
 	var failed []error
 	home := m.home(p.GetMetadata().GetUid())
-	rec, err := readRecord(home)
+	rec, err := m.readRecord(home)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ type Place struct {
 
 // Places returns the volumes of a pod that belong to it: not what the machine has anyway, nor images, nor devices.
 func (m *Manager) Places(p *corev1.Pod) ([]Place, error) {
-	rec, err := readRecord(m.home(p.GetMetadata().GetUid()))
+	rec, err := m.readRecord(m.home(p.GetMetadata().GetUid()))
 	if err != nil {
 		return nil, err
 	}

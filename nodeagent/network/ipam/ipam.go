@@ -17,9 +17,10 @@ import (
 	"math/big"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+
+	"monoplane.dev/internal/datadir"
 )
 
 // ErrExhausted says that all addresses of a range are in use.
@@ -256,32 +257,9 @@ func (r *Register) commit(to state) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(r.path, b); err != nil {
+	if err := datadir.Keep(r.path, datadir.Flushed, b); err != nil {
 		return fmt.Errorf("the register of the pods' addresses: %w", err)
 	}
 	r.state = to
 	return nil
-}
-
-// replace puts a file in the place of another, so that a crash leaves the one or the other.
-func replace(path string, b []byte) (err error) {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

@@ -104,6 +104,12 @@ func TestTornJournal(t *testing.T) {
 		if b, err := Last(name); string(b) != "two" || err != nil {
 			t.Errorf("%d bytes cut: %q %v", cut, b, err)
 		}
+		if err := Append(name, []byte("four"), false); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Last(name); string(b) != "four" || err != nil {
+			t.Errorf("%d bytes cut, and one record added: %q %v", cut, b, err)
+		}
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-1] ^= 1
