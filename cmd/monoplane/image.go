@@ -142,13 +142,19 @@ func newImageLoadCommand() *cobra.Command {
 		Short: "Add images from an archive",
 		Long: `Adds images from an archive of "docker save", or from an OCI layout, which may be a tar or a
 directory. Without a name, or with -, it reads standard input. Archives may be compressed with gzip
-or zstd.`,
+or zstd. What is no image, such as an artifact or an attestation, is skipped.`,
 		Example: `  docker save my-app:dev | monoplane image load
   monoplane image load images.tar`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	withStore(cmd, func(ctx context.Context, cmd *cobra.Command, s *images.Store, args []string) error {
-		loaded, err := loadFrom(ctx, s, cmd.InOrStdin(), args)
+		show := newPullProgress(cmd.ErrOrStderr())
+		opts := []images.LoadOption{images.TellSkipped(func(what string) { show.say("skipped " + what) })}
+		if show.width > 0 {
+			opts = append(opts, images.TellProgress(show.update))
+		}
+		loaded, err := loadFrom(ctx, s, cmd.InOrStdin(), args, opts)
+		show.end()
 		for _, img := range loaded {
 			names := img.Tags
 			if len(names) == 0 {
@@ -165,26 +171,33 @@ or zstd.`,
 	return cmd
 }
 
-func loadFrom(ctx context.Context, s *images.Store, stdin io.Reader, args []string) ([]images.Image, error) {
+func loadFrom(
+	ctx context.Context, s *images.Store, stdin io.Reader, args []string, opts []images.LoadOption,
+) ([]images.Image, error) {
 	if len(args) == 0 || args[0] == "-" {
-		if f, ok := stdin.(*os.File); ok && isTerminal(f) {
-			return nil, errors.New("name a file or directory, or pipe an archive in; see: monoplane image load --help")
+		if f, ok := stdin.(*os.File); ok {
+			if isTerminal(f) {
+				return nil, errors.New("name a file or directory, or pipe an archive in; see: monoplane image load --help")
+			}
+			if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+				opts = append(opts, images.OfSize(info.Size()))
+			}
 		}
-		return s.Load(ctx, stdin)
+		return s.Load(ctx, stdin, opts...)
 	}
 	info, err := os.Stat(args[0])
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		return s.LoadDir(ctx, args[0])
+		return s.LoadDir(ctx, args[0], opts...)
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	loaded, err := s.Load(ctx, f)
+	loaded, err := s.Load(ctx, f, append(opts, images.OfSize(info.Size()))...)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", args[0], err)
 	}

@@ -14,8 +14,8 @@ import (
 	"monoplane.dev/nodeagent/images"
 )
 
-// pullProgress shows how far the layers of a pull are: bars on a terminal, else a line for each step of a layer. Its
-// methods may be called from several goroutines.
+// pullProgress shows how far the layers of a pull, or a load, are: bars on a terminal, else a line for each step of a
+// layer. Its methods may be called from several goroutines.
 type pullProgress struct {
 	out   io.Writer
 	width int // of the terminal; 0 if it is none, or one that cannot move its cursor
@@ -71,10 +71,12 @@ func (p *pullProgress) update(at images.Progress) {
 }
 
 // again says what went wrong and is tried again, above the bars.
-func (p *pullProgress) again(err error) {
+func (p *pullProgress) again(err error) { p.say("trying again: " + err.Error()) }
+
+// say says something above the bars.
+func (p *pullProgress) say(said string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	said := "trying again: " + err.Error()
 	if p.width == 0 {
 		fmt.Fprintln(p.out, said)
 		return
@@ -154,12 +156,18 @@ func (p *pullProgress) lines() (lines []string) {
 func line(l images.Progress, width int) string {
 	head := fmt.Sprintf("%s %-11s ", shortID(l.Digest), l.Phase)
 	tail := fmt.Sprintf(" %9s / %s", size(l.Done), size(l.Total))
+	if l.Phase == images.Reading && l.Total == 0 { // It comes through a pipe.
+		tail = fmt.Sprintf(" %9s", size(l.Done))
+	}
 	const least = 10
 	room := width - len(head) - len(tail) - 3
 	if room < least {
 		return (head + tail)[:max(0, min(width-1, len(head)+len(tail)))]
 	}
 	full := room
+	if l.Phase == images.Reading && l.Total == 0 {
+		full = 0
+	}
 	if l.Total > 0 {
 		full = int(int64(room) * min(l.Done, l.Total) / l.Total)
 	}

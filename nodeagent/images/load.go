@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,25 +32,53 @@ const (
 )
 
 // Load adds the images of an archive: one of docker save, or an OCI layout as a tar, compressed or not. An index is
-// taken apart: of it comes the image for this machine's platform. Images without a name are known by their id.
-func (s *Store) Load(ctx context.Context, r io.Reader) ([]Image, error) {
+// taken apart: of it comes the image for this machine's platform. What is no image, such as an artifact or an
+// attestation, is left out. The images have the names that the archive gives them, and no others that they have had;
+// those without a name are known by their id.
+func (s *Store) Load(ctx context.Context, r io.Reader, opts ...LoadOption) ([]Image, error) {
+	o := loadOptionsOf(opts)
 	dir := s.scratch("load")
 	defer unpack.RemoveAll(dir) //nolint:errcheck // what stays goes with this process
-	from, err := s.spool(ctx, dir, r)
+	t := &teller{to: o.progress}
+	read := &countingReader{from: r, tell: func(n int64) { t.tell(Progress{Archive, Reading, n, o.size}) }}
+	from, err := s.spool(ctx, dir, read)
 	if err != nil {
 		return nil, full(err)
 	}
-	return s.load(ctx, from)
+	t.tell(Progress{Archive, Complete, read.n, read.n})
+	return s.load(ctx, from, t, o)
+}
+
+func loadOptionsOf(opts []LoadOption) (o loadOptions) {
+	for _, set := range opts {
+		set(&o)
+	}
+	return o
+}
+
+// countingReader tells how much was read.
+type countingReader struct {
+	from io.Reader
+	n    int64
+	tell func(int64)
+}
+
+func (r *countingReader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	r.n += int64(n)
+	r.tell(r.n)
+	return n, err
 }
 
 // LoadDir is as Load for an OCI layout that is a directory.
-func (s *Store) LoadDir(ctx context.Context, dir string) ([]Image, error) {
+func (s *Store) LoadDir(ctx context.Context, dir string, opts ...LoadOption) ([]Image, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return s.load(ctx, layout{root})
+	o := loadOptionsOf(opts)
+	return s.load(ctx, layout{root}, &teller{to: o.progress}, o)
 }
 
 // found is an image of an archive.
@@ -61,14 +90,19 @@ type found struct {
 	files map[string]string
 }
 
-func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
-	all, err := s.search(from)
+func (s *Store) load(ctx context.Context, from content, t *teller, o loadOptions) ([]Image, error) {
+	all, skipped, err := s.search(from)
 	if err != nil {
 		return nil, err
 	}
+	for _, what := range skipped {
+		if o.skipped != nil {
+			o.skipped(what)
+		}
+	}
 	var out []Image
 	for _, one := range all {
-		from := &loading{from: from, files: one.files, lease: s.newLease()}
+		from := &loading{from: from, files: one.files, lease: s.newLease(), teller: t}
 		rec, err := s.bring(ctx, one.manifest, one.text, from)
 		var replaced []string
 		if err == nil {
@@ -80,26 +114,27 @@ func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
 			return out, errors.Join(err, s.collect(context.WithoutCancel(ctx), from.held))
 		}
 		s.collectReplaced(ctx, rec.ID, replaced)
-		out = append(out, rec.Image)
+		img := rec.Image
+		img.Tags = union(one.tags, nil)
+		out = append(out, img)
 		s.syncs.Go(func() { s.sync(rec.ID, rec.Manifest) })
 	}
 	return out, nil
 }
 
-// search finds the images of an archive.
-func (s *Store) search(from content) ([]found, error) {
+// search finds the images of an archive, and says what else is in it.
+func (s *Store) search(from content) (out []found, skipped []string, err error) {
 	top, err := readDocument(from, topFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	docker, err := readDocument(from, dockerFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []found
 	switch {
 	case top != nil:
-		out, err = s.searchLayout(from, top)
+		out, skipped, err = s.searchLayout(from, top)
 	case docker != nil:
 		out, err = s.searchDocker(from, docker)
 	default:
@@ -108,35 +143,56 @@ func (s *Store) search(from content) ([]found, error) {
 	}
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("%w archive: it holds no image for this machine", ErrInvalid)
+		if len(skipped) > 0 {
+			err = fmt.Errorf("%w: %s", err, strings.Join(skipped, "; "))
+		}
 	}
-	return out, err
+	return out, skipped, err
 }
 
-func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
+func (s *Store) searchLayout(from content, top []byte) (out []found, skipped []string, err error) {
 	x, err := v1.ParseIndexManifest(bytes.NewReader(top))
 	if err != nil {
-		return nil, fmt.Errorf("%w archive: %s: %w", ErrInvalid, topFile, err)
+		return nil, nil, fmt.Errorf("%w archive: %s: %w", ErrInvalid, topFile, err)
 	}
-	var out []found
 	here, err := platformOf("")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	skip := func(d v1.Descriptor, why string) {
+		name := d.Digest.String()
+		if names := namesOf(d); len(names) > 0 {
+			name = names[0]
+		}
+		skipped = append(skipped, name+": "+why)
 	}
 	for _, d := range ofPlatform(x.Manifests, here) {
+		if kind := kindOf(d); kind != "" {
+			skip(d, "it is "+kind+", and no image")
+			continue
+		}
 		text, desc, err := s.resolve(from, d)
+		if errors.Is(err, registry.ErrNotFound) {
+			skip(d, err.Error())
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if kind := kindOfManifest(text); kind != "" {
+			skip(d, "it is "+kind+", and no image")
+			continue
 		}
 		m, err := readManifest(string(desc.MediaType), text, s.cfg.Limits)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		m.self = blob{string(desc.MediaType), desc.Digest.String(), int64(len(text))}
 		one := found{manifest: m, text: text, tags: namesOf(d), files: make(map[string]string)}
 		for _, b := range append(m.layers, m.config) {
 			hex, err := hexOf(b.Digest)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			one.files[b.Digest] = path.Join(layoutBlobs, hex)
 		}
@@ -147,7 +203,38 @@ func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
 		}
 		out = append(out, one)
 	}
-	return out, nil
+	return out, skipped, nil
+}
+
+// kindOf says what an index has that is no image of a container, by what it says itself; empty for what may be one.
+func kindOf(d v1.Descriptor) string {
+	switch {
+	case d.Annotations["vnd.docker.reference.type"] != "":
+		return "of the kind " + d.Annotations["vnd.docker.reference.type"]
+	case d.ArtifactType != "" && !types.MediaType(d.ArtifactType).IsConfig(): // Of an image some name its configuration.
+		return "an artifact of the type " + d.ArtifactType
+	case d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() && !d.MediaType.IsSchema1():
+		return "of the media type " + string(d.MediaType)
+	default:
+		return ""
+	}
+}
+
+// kindOfManifest is kindOf by a manifest: of an image it names a configuration, and layers that are archives.
+func kindOfManifest(text []byte) string {
+	m, err := v1.ParseManifest(bytes.NewReader(text))
+	if err != nil {
+		return "" // whoever reads it says what is wrong
+	}
+	if m.Config.MediaType != "" && !m.Config.MediaType.IsConfig() {
+		return "an artifact of the type " + cmp.Or(m.ArtifactType, string(m.Config.MediaType))
+	}
+	for _, l := range m.Layers {
+		if l.MediaType != "" && !l.MediaType.IsLayer() && !strings.Contains(string(l.MediaType), "tar") {
+			return "an artifact with a layer of the media type " + string(l.MediaType)
+		}
+	}
+	return ""
 }
 
 // ofPlatform leaves out attestations, and of images that share a name, or have none, those for other platforms where
@@ -303,6 +390,7 @@ type loading struct {
 	files map[string]string
 	lease *lease
 	held  []string
+	*teller
 }
 
 func (l *loading) hold(ctx context.Context, digests []string) error {
@@ -312,7 +400,12 @@ func (l *loading) hold(ctx context.Context, digests []string) error {
 
 func (l *loading) wants() v1.Platform { return v1.Platform{} }
 
-func (l *loading) tell(Progress) {}
+func (l *loading) tell(at Progress) {
+	if at.Phase == Downloading {
+		at.Phase = Reading
+	}
+	l.teller.tell(at)
+}
 
 func (l *loading) get(ctx context.Context, b blob, to registry.Sink) error {
 	if err := to.Reset(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,6 +186,115 @@ func TestLoadLayouts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is no image keeps those beside it from nothing, and is told; where nothing else is, the error says what is.
+func TestLoadBesideArtifacts(t *testing.T) {
+	img := imageOf(t, layer(t, compression.GZip, file("f", "lower")))
+	chart := mutate.ConfigMediaType(imageOf(t, layer(t, compression.GZip, file("c", "chart"))),
+		"application/vnd.cncf.helm.config.v1+json")
+	payload, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("{}")), nil
+	}, tarball.WithMediaType("application/vnd.dev.cosign.simplesigning.v1+json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := imageOf(t, payload)
+	other := v1.Platform{OS: "linux", Architecture: "s390x"}
+	var beside []mutate.IndexAddendum
+	for i, d := range []v1.Descriptor{
+		{ArtifactType: "application/spdx+json"},
+		{Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest"}},
+	} {
+		beside = append(beside, mutate.IndexAddendum{
+			Add: imageOf(t, layer(t, compression.None, file("a", strings.Repeat("a", i+1)))), Descriptor: d})
+	}
+	beside = append(beside, mutate.IndexAddendum{Add: chart}, mutate.IndexAddendum{Add: signature},
+		mutate.IndexAddendum{Add: indexOf(imageFor(t, other, types.OCIManifestSchema1), v1.Descriptor{Platform: &other})})
+	with := func(index v1.ImageIndex) string { // a blob of an unknown kind, which need not be there
+		dir := layoutOf(t, index)
+		path := filepath.Join(dir, "index.json")
+		var x v1.IndexManifest
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &x)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Manifests = append([]v1.Descriptor{{MediaType: "application/vnd.example+json", Size: 1,
+			Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}}, x.Manifests...)
+		if text, err = json.Marshal(x); err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	only := with(mutate.AppendManifests(empty.Index, beside...))
+	all := with(mutate.AppendManifests(empty.Index, append(beside, mutate.IndexAddendum{Add: img,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{"io.containerd.image.name": "docker.io/library/app:v1"}},
+	})...))
+	want := []string{"of the media type application/vnd.example+json", "an artifact of the type application/spdx+json",
+		"of the kind attestation-manifest", "an artifact of the type application/vnd.cncf.helm.config.v1+json",
+		"an artifact with a layer of the media type application/vnd.dev.cosign.simplesigning.v1+json",
+		"there are: linux/s390x"}
+	var skipped []string
+	loaded, err := open(t).LoadDir(t.Context(), all, images.TellSkipped(func(what string) {
+		skipped = append(skipped, what)
+	}))
+	if err != nil || len(loaded) != 1 || !slices.Equal(loaded[0].Tags, []string{"docker.io/library/app:v1"}) {
+		t.Errorf("%+v, %v; want one image", loaded, err)
+	}
+	s := open(t)
+	_, err = s.LoadDir(t.Context(), only)
+	if !errors.Is(err, images.ErrInvalid) || len(remains(t, s)) > 0 || len(skipped) != len(want) {
+		t.Fatalf("nothing but others: %v; left behind: %v; skipped: %q", err, remains(t, s), skipped)
+	}
+	for i, what := range want {
+		if !strings.Contains(skipped[i], what) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%q, %v; want %q in both", skipped[i], err, what)
+		}
+	}
+	host := serve(t)
+	pushIndex(t, host+"/app:v1", mutate.AppendManifests(empty.Index, append(beside[:2:2],
+		mutate.IndexAddendum{Add: img})...))
+	pull(t, open(t), host+"/app:v1")
+}
+
+// A load says how far it is, from the first byte of the archive on, and which names the archive gives an image that
+// has had others before.
+func TestLoadTellsOfTheArchive(t *testing.T) {
+	var archive bytes.Buffer
+	gz := imageOf(t, layer(t, compression.GZip, file("f", "lower")), layer(t, compression.GZip, file("g", "upper")))
+	if err := tarball.Write(name.MustParseReference("app:v1"), gz, &archive); err != nil {
+		t.Fatal(err)
+	}
+	s, size := open(t), int64(archive.Len())
+	var told []images.Progress
+	for range 2 {
+		told = nil
+		loaded, err := s.Load(t.Context(), bytes.NewReader(archive.Bytes()), images.OfSize(size),
+			images.TellProgress(func(at images.Progress) { told = append(told, at) }))
+		if err != nil || len(loaded) != 1 || !slices.Equal(loaded[0].Tags, []string{"docker.io/library/app:v1"}) {
+			t.Fatalf("%+v, %v", loaded, err)
+		}
+		if err := s.Tag(t.Context(), loaded[0].ID, "other:v1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete := map[string]bool{}
+	for _, at := range told {
+		complete[at.Digest] = at.Phase == images.Complete && at.Done == at.Total
+		if at.Phase == images.Downloading || at.Digest == images.Archive && at.Total != size {
+			t.Errorf("%+v", at)
+		}
+	}
+	if first := told[0]; first.Digest != images.Archive || first.Phase != images.Reading || len(complete) != 3 ||
+		slices.Contains(slices.Collect(maps.Values(complete)), false) {
+		t.Errorf("%+v", told)
 	}
 }
 

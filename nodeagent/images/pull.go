@@ -45,7 +45,7 @@ func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (I
 			s.cfg.Log.Info("a registry is asked again", "image", reference, "error", err)
 		}
 	}
-	p := &pull{s: s, ref: ref, repo: repo, lease: s.newLease(), progress: opts.Progress}
+	p := &pull{s: s, ref: ref, repo: repo, lease: s.newLease(), teller: teller{to: opts.Progress}}
 	if p.platform, err = platformOf(opts.Platform); err != nil {
 		return Image{}, err
 	}
@@ -88,9 +88,22 @@ type pull struct {
 	platform v1.Platform
 	lease    *lease
 	held     []string
-	progress func(Progress)
+	teller
+}
 
-	mu sync.Mutex // held while progress is told
+// teller tells somebody, or nobody, how far blobs are: one at a time, whoever calls it.
+type teller struct {
+	mu sync.Mutex
+	to func(Progress)
+}
+
+func (t *teller) tell(at Progress) {
+	if t.to == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.to(at)
 }
 
 // run returns the image, and what admit does.
@@ -154,15 +167,6 @@ func (p *pull) get(ctx context.Context, b blob, to registry.Sink) error {
 }
 
 func (p *pull) wants() v1.Platform { return p.platform }
-
-func (p *pull) tell(at Progress) {
-	if p.progress == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.progress(at)
-}
 
 // bring brings the blobs of an image from where it is, and unpacks its layers. The record has no names yet.
 func (s *Store) bring(ctx context.Context, m *manifest, text []byte, from origin) (*record, error) {
@@ -342,6 +346,8 @@ func choose(text []byte, want v1.Platform) (string, error) {
 	var has, other, bare []string
 	for _, m := range x.Manifests {
 		switch {
+		case kindOf(m) != "":
+			continue
 		case m.Platform == nil:
 			bare = append(bare, m.Digest.String())
 			continue

@@ -138,13 +138,35 @@ type PullOptions struct {
 	Again func(error)
 }
 
-// Progress is how far one blob of a pull is.
+// LoadOption is something more about one load.
+type LoadOption func(*loadOptions)
+
+type loadOptions struct {
+	size     int64
+	progress func(Progress)
+	skipped  func(string)
+}
+
+// OfSize says how many bytes the archive has.
+func OfSize(bytes int64) LoadOption { return func(o *loadOptions) { o.size = bytes } }
+
+// TellProgress has f told how far the load is, as PullOptions.Progress is. Before its images are known, an archive is
+// told of as a blob named Archive.
+func TellProgress(f func(Progress)) LoadOption { return func(o *loadOptions) { o.progress = f } }
+
+// TellSkipped has f told, in words, what is no image of a container, or an index without one for this machine.
+func TellSkipped(f func(string)) LoadOption { return func(o *loadOptions) { o.skipped = f } }
+
+// Archive stands for an archive as a whole.
+const Archive = "archive"
+
+// Progress is how far one blob of a pull, or of a load, is.
 type Progress struct {
 	// Digest is the blob's.
 	Digest string
 	// Phase is what is done with it.
 	Phase Phase
-	// Done and Total count compressed bytes.
+	// Done and Total count compressed bytes; Total is 0 where it is not known.
 	Done, Total int64
 }
 
@@ -153,7 +175,8 @@ type Phase string
 
 // The phases, in their order. A blob that is there already, and unpacked, is Complete at once.
 const (
-	Downloading Phase = "Downloading"
+	Downloading Phase = "Downloading" // from a registry
+	Reading     Phase = "Reading"     // from an archive
 	Unpacking   Phase = "Unpacking"
 	Complete    Phase = "Complete"
 )
