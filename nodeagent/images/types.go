@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,18 @@ func (i *Image) Reference(name string) string {
 		return i.Digests[0]
 	}
 	return i.ID
+}
+
+// Loaded reports whether the image has a name of a repository from which it has not come, such as one that an archive
+// gave it: by that nobody could pull it again.
+func (i *Image) Loaded() bool {
+	return slices.ContainsFunc(i.Tags, func(tag string) bool {
+		ref, err := registry.ParseReference(tag)
+		return err == nil && !slices.ContainsFunc(i.Digests, func(d string) bool {
+			_, digest, _ := strings.Cut(d, "@")
+			return d == ref.Pinned(digest)
+		})
+	})
 }
 
 // ThisPlatform returns what images for this machine are made for, such as linux/amd64.

@@ -4,7 +4,7 @@
 // It keeps the records of Kubernetes' agent, in the same form: that an image is being pulled (pulling/), and for each
 // image that was pulled (pulled/), by the repository it came from, which Secrets it was pulled with, by where they are
 // and by a hash of the credentials, or that it came without. An image without any record was there before, and is for
-// all pods unless the Policy says otherwise.
+// all pods unless the Policy says otherwise; so is a name by which an image was loaded and not pulled.
 //
 // Guarantees:
 //
@@ -200,7 +200,7 @@ func (r *Records) MayUse(image string, have *runtimeapi.Image, with func() []Sec
 	}
 	r.mu.Lock()
 	known, err := r.record(have.GetId())
-	ours := err != nil || known != nil || r.beingPulled(image, have)
+	ours := err != nil || (known != nil || r.beingPulled(image, have)) && !known.lacks(image, have)
 	r.mu.Unlock()
 	if !r.policy.verifies(image, ours) {
 		return true
@@ -228,6 +228,22 @@ func (r *Records) MayUse(image string, have *runtimeapi.Image, with func() []Sec
 		}
 	}
 	return false
+}
+
+// lacks reports whether an image has come by this name without a registry, such as from an archive: the runtime, which
+// knows by which digests others have been pulled, knows none of this name's repository, and neither does the record.
+// It was there for all pods, and is, whichever pod has pulled the same image by another name.
+func (p *pulled) lacks(image string, have *runtimeapi.Image) bool {
+	full, repository := fullName(image), pullsecret.Repository(image)
+	if p == nil || len(have.GetRepoDigests()) == 0 {
+		return false
+	}
+	_, granted := p.Credentials[repository]
+	return !granted &&
+		slices.ContainsFunc(have.GetRepoTags(), func(tag string) bool { return fullName(tag) == full }) &&
+		!slices.ContainsFunc(have.GetRepoDigests(), func(digest string) bool {
+			return pullsecret.Repository(digest) == repository
+		})
 }
 
 // beingPulled reports whether a pull of the image, by any of its names, began and was not seen to end. The caller

@@ -174,3 +174,40 @@ func TestPrune(t *testing.T) {
 		t.Errorf("stays: %v, goes: %v", known("stays"), known("goes"))
 	}
 }
+
+// A name by which an image was loaded stays usable when the same image is pulled by another one, which is usable with
+// its credentials only, as any that was pulled is.
+func TestLoadedImageIsPulledByAnotherName(t *testing.T) {
+	const loaded = "docker.io/library/app:dev"
+	for verification, want := range map[string]bool{
+		pullrecord.NeverVerifyPreloadedImages: true, pullrecord.AlwaysVerify: false, pullrecord.NeverVerify: true,
+	} {
+		r := pullrecord.New(filepath.Join(t.TempDir(), "images"), policy(verification))
+		secret := credential("s", "p")
+		do(t, r.Begin(image))
+		do(t, r.Succeeded(image, "id", &secret))
+		have := &runtimeapi.Image{Id: "id", RepoTags: []string{loaded, image},
+			RepoDigests: []string{"r.example.com/team/app@sha256:1"}}
+		for _, name := range []string{loaded, "app:dev"} {
+			if got := r.MayUse(name, have, has()); got != want {
+				t.Errorf("%s: %s may be used: %v, want %v", verification, name, got, want)
+			}
+		}
+		if verification == pullrecord.NeverVerify {
+			continue
+		}
+		if r.MayUse(image, have, has()) || !r.MayUse(image, have, has(secret)) {
+			t.Errorf("%s: the name by which it was pulled is for those with its credentials", verification)
+		}
+		for what, have := range map[string]*runtimeapi.Image{
+			"a name that it does not have": {Id: "id", RepoTags: []string{image}, RepoDigests: have.RepoDigests},
+			"a runtime without digests":    {Id: "id", RepoTags: have.RepoTags},
+			"a name of the repository that it was pulled from": {Id: "id", RepoTags: have.RepoTags,
+				RepoDigests: append(have.RepoDigests, "docker.io/library/app@sha256:1")},
+		} {
+			if r.MayUse(loaded, have, has()) {
+				t.Errorf("%s: %s may be used without credentials", verification, what)
+			}
+		}
+	}
+}

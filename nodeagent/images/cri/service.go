@@ -147,8 +147,9 @@ func (s *Service) ImageFsInfo(
 
 func imageOf(img images.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
-		Id: img.ID, RepoTags: img.Tags, RepoDigests: img.Digests, Size: uint64(max(1, img.Size)), Pinned: img.Pinned,
-		Spec: &runtimeapi.ImageSpec{Image: img.ID},
+		Id: img.ID, RepoTags: img.Tags, RepoDigests: img.Digests, Size: uint64(max(1, img.Size)),
+		Pinned: img.Pinned || img.Loaded(), // Who makes room is to leave what nobody can pull again.
+		Spec:   &runtimeapi.ImageSpec{Image: img.ID},
 	}
 	user, _, _ := strings.Cut(img.Config.User, ":")
 	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {

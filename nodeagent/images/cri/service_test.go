@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,59 @@ func TestImages(t *testing.T) {
 	gone, err := s.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec(in.GetId())})
 	if err != nil || gone.GetImage() != nil {
 		t.Errorf("a removed image: %v, %v", gone, err)
+	}
+}
+
+// An image with a name by which it was loaded is pinned, whatever else it is called: nobody could pull it again.
+func TestLoadedImagesArePinned(t *testing.T) {
+	host := serve(t)
+	s, store := service(t)
+	push(t, host+"/app:v1", "")
+	pinned := func() (all []bool) {
+		t.Helper()
+		got, err := s.ListImages(t.Context(), &runtimeapi.ListImagesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, img := range got.GetImages() {
+			all = append(all, img.GetPinned())
+		}
+		return all
+	}
+	pull := func() {
+		t.Helper()
+		if _, err := s.PullImage(t.Context(), &runtimeapi.PullImageRequest{Image: spec(host + "/app:v1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pull()
+	img, err := store.Image(host + "/app:v1")
+	if got := pinned(); err != nil || !slices.Equal(got, []bool{false}) {
+		t.Errorf("pulled: pinned %v, %v", got, err)
+	}
+	var archive bytes.Buffer
+	err = store.Tag(t.Context(), img.ID, "app:dev")
+	if err == nil {
+		err = store.Save(t.Context(), &archive, "app:dev")
+	}
+	if err == nil {
+		err = store.Remove(t.Context(), img.ID)
+	}
+	if err == nil {
+		_, err = store.Load(t.Context(), &archive)
+	}
+	if got := pinned(); err != nil || !slices.Equal(got, []bool{true}) {
+		t.Errorf("loaded: pinned %v, %v", got, err)
+	}
+	pull()
+	if got := pinned(); !slices.Equal(got, []bool{true}) {
+		t.Errorf("loaded, and pulled by another name: pinned %v", got)
+	}
+	if err := store.Remove(t.Context(), "app:dev"); err != nil {
+		t.Fatal(err)
+	}
+	if got := pinned(); !slices.Equal(got, []bool{false}) {
+		t.Errorf("with nothing but the name by which it was pulled: pinned %v", got)
 	}
 }
 
