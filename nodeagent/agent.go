@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -56,6 +57,8 @@ type Agent struct {
 	// pulled says with whose credentials images came; nil where nothing is noted of that.
 	pulled  *pullrecord.Records
 	sampler sampler
+	// early bounds the early attempts of the probes of all pods together, in units of earlyNetwork.
+	early *rate.Limiter
 	// moved are the machine's addresses where they are no longer those of cfg.Machine.
 	moved atomic.Pointer[[]string]
 
@@ -114,6 +117,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), leasing: make(chan struct{}, 1),
 		workers:  make(map[string]*worker),
 		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
+		early: rate.NewLimiter(earlyPerSecond, earlyPerSecond),
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
 	a.volumes = a.newVolumes()

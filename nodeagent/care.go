@@ -24,11 +24,34 @@ func (w *worker) runProbe(action podstate.Probe) {
 	})
 }
 
-// probe makes one attempt of a probe. spec: PROBE-1
+// What early attempts cost: one that starts a process as much as several that only connect. Where there are too many
+// they wait in line for each other, for a while.
+const (
+	earlyNetwork   = 1
+	earlyExec      = 5
+	earlyPerSecond = 100
+	earlyWait      = time.Second
+)
+
+// waitEarly waits until there is room for an early attempt, and reports whether there is.
+func (a *Agent) waitEarly(ctx context.Context, h *corev1.ProbeHandler) bool {
+	cost := earlyNetwork
+	if h.GetExec() != nil {
+		cost = earlyExec
+	}
+	ctx, cancel := context.WithTimeout(ctx, earlyWait)
+	defer cancel()
+	return a.early.WaitN(ctx, cost) == nil
+}
+
+// probe makes one attempt of a probe, if there is room for it. spec: PROBE-1
 func (j job) probe(ctx context.Context, action podstate.Probe) podstate.Input {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	p := action.Kind.Of(spec)
 	h := p.GetHandler()
+	if action.Early && !j.agent.waitEarly(ctx, h) {
+		return podstate.Probed{Probe: action}
+	}
 	if command := simulatedCommand(j.agent.cfg.Simulated, h.GetHttpGet(), h.GetTcpSocket(), h.GetGrpc()); command != nil {
 		p = p.Shallow()
 		p.Handler = &corev1.ProbeHandler{Exec: command}

@@ -1,7 +1,9 @@
 package nodeagent_test
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,95 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
+// A container that becomes well between two attempts of its probe does not wait for the next one: meanwhile it is
+// looked at, which neither counts nor is told, and which ends when it has succeeded. spec: PROBE-2, PROBE-3
+func TestReadyAtOnce(t *testing.T) {
+	for _, kind := range []string{"exec", "httpGet", "tcpSocket", "grpc"} {
+		inWatchedWorld(t, func(w *world, _ *watched, _ *logBuffer) {
+			w.start()
+			late := "exec-fails-until." + kind
+			w.create("a", annotated(late, "7250ms"), edit(func(p *corev1.Pod) {
+				port := &metav1.IntOrString{IntVal: 80}
+				h := map[string]*corev1.ProbeHandler{
+					"exec":      {Exec: &corev1.ExecAction{Command: []string{kind}}},
+					"httpGet":   {HttpGet: &corev1.HTTPGetAction{Port: port}},
+					"tcpSocket": {TcpSocket: &corev1.TCPSocketAction{Port: port}},
+					"grpc":      {Grpc: &corev1.GRPCAction{Port: 80}},
+				}[kind]
+				p.Spec.Containers[0].StartupProbe = &corev1.Probe{Handler: h}
+				p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{Handler: h, InitialDelaySeconds: 6}
+			}))
+			time.Sleep(7200 * time.Millisecond)
+			if cond(w.get("a"), "Ready").GetStatus() != "False" {
+				t.Errorf("%s: ready before it is well", kind)
+			}
+			time.Sleep(350 * time.Millisecond)
+			if cond(w.get("a"), "Ready").GetStatus() != "True" {
+				t.Errorf("%s: not ready 300 ms after it has become well", kind)
+			}
+			looks := len(w.signals("a"))
+			if looks < 30 || looks > 75 {
+				t.Errorf("%s: looked at %d times", kind, looks)
+			}
+			time.Sleep(9500 * time.Millisecond)
+			if n := len(w.signals("a")) - looks; n != 0 {
+				t.Errorf("%s: looked at %d times more within a period of the success", kind, n)
+			}
+			time.Sleep(500 * time.Millisecond)
+			if n := len(w.signals("a")) - looks; n != 1 {
+				t.Errorf("%s: looked at %d times more after a period", kind, n)
+			}
+			if got := w.told("a", "Unhealthy"); len(got) != 1 || !strings.Contains(got[0], "Startup probe failed") {
+				t.Errorf("%s: told of each attempt: %q", kind, got)
+			}
+		})
+	}
+}
+
+// What never becomes ready is looked at ever more rarely, what asks a lot of the machine from the beginning, and all
+// pods together a bounded number of times.
+func TestEarlyLooksAreBounded(t *testing.T) {
+	inWatchedWorld(t, func(w *world, _ *watched, _ *logBuffer) {
+		w.start()
+		never := func(name, delay string) {
+			w.create(name, annotated("exec-fails-until", "10h", "exec-delay", delay), edit(func(p *corev1.Pod) {
+				p.Spec.Containers[0].ReadinessProbe = command("ready")
+				p.Spec.Containers[0].ReadinessProbe.PeriodSeconds = 10
+			}))
+		}
+		during := func(pod string, d time.Duration) int {
+			before := len(w.signals(pod))
+			time.Sleep(d)
+			return len(w.signals(pod)) - before
+		}
+		never("dear", "900ms")
+		if n := during("dear", time.Minute); n > 21 {
+			t.Errorf("a probe that takes 900 ms is made %d times in the first minute", n)
+		}
+		never("never", "0s")
+		time.Sleep(6 * time.Minute)
+		if n := during("never", 10*time.Minute); n < 59 || n > 61 {
+			t.Errorf("what has not been ready for long is looked at %d times in 10 minutes", n)
+		}
+		const pods = 60
+		for i := range pods {
+			never("many"+strconv.Itoa(i), "0s")
+		}
+		time.Sleep(9 * time.Second)
+		sum := 0
+		for i := range pods {
+			n := len(w.without("many"+strconv.Itoa(i), "START"))
+			if n < 2 {
+				t.Errorf("one of many pods was looked at %d times", n)
+			}
+			sum += n
+		}
+		if limit := pods + (100+9*100)/5; sum > limit {
+			t.Errorf("%d pods were looked at %d times, want at most %d", pods, sum, limit)
+		}
+	})
+}
+
 // spec: PROBE-2, PROBE-3, CTR-3
 func TestLiveness(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -105,9 +196,16 @@ func TestStartup(t *testing.T) {
 		if c := w.get("a").GetStatus().GetContainerStatuses()[0]; !c.GetStarted() || !c.GetReady() {
 			t.Errorf("after its startup probe has passed: %v", c)
 		}
-		w.expect("a", "START main/0 @0s", "EXEC tcpSocket main/0 @0s", "EXEC tcpSocket main/0 @1s",
-			"EXEC tcpSocket main/0 @2s", "EXEC tcpSocket main/0 @3s", "EXEC tcpSocket main/0 @4s",
-			"EXEC tcpSocket main/0 @5s", "EXEC httpGet main/0 @5s", "EXEC alive main/0 @5s")
+		want := []string{"START main/0 @0s", "EXEC tcpSocket main/0 @0s"}
+		for at, due := time.Duration(0), time.Second; at < 5*time.Second; {
+			at += max(100*time.Millisecond, at/32) // an early attempt
+			if at >= due {
+				at, due = due, due+time.Second
+			}
+			want = append(want, fmt.Sprintf("EXEC tcpSocket main/0 @%s", at.Round(100*time.Millisecond)))
+		}
+		want = append(want, "EXEC httpGet main/0 @5s", "EXEC alive main/0 @5s")
+		w.expect("a", want...)
 	})
 }
 

@@ -56,6 +56,8 @@ type Probe struct {
 	Kind ProbeKind
 	// Attempt tells the attempts with one instance apart.
 	Attempt uint32
+	// Early: it is made before its time. It may be answered with Unknown without having been made.
+	Early bool
 }
 
 // RunHook runs a hook; answered by HookRun.

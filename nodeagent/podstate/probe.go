@@ -64,6 +64,9 @@ const (
 //	                                                          ▼
 //	                                                        over
 //
+// While a startup or readiness probe waits, and nothing has succeeded yet, there are early attempts besides: a success
+// counts, and the period begins with it; anything else is as if it had not been asked for.
+//
 // A verdict holds until there is another one. Before the first one a readiness probe counts as failed and a liveness
 // probe as passed.
 type probe struct {
@@ -76,9 +79,23 @@ type probe struct {
 	row  int32
 	// attempt counts the attempts that were asked for.
 	attempt uint32
-	// asked: the last one has not been answered.
-	asked bool
+	// asked: the last one has not been answered. early: it was made before its time.
+	asked, early bool
+	// at is when the last one was asked for, look when the next early one is to be made at the soonest.
+	at, look time.Time
+	// unwell is since when there has been no success.
+	unwell time.Time
 }
+
+// The pause before an early attempt. It grows with the time without success, of which it is a part (lookShare), until
+// it is longer than the period, and with the time that the last attempt has taken (lookRest times that).
+const (
+	lookPause = 100 * time.Millisecond // at least
+	lookShare = 32
+	lookRest  = 4
+	// refusedPause is the least pause after an attempt that could not be made.
+	refusedPause = time.Second
+)
 
 // over reports whether there will be no more attempts with this instance.
 func (p *probe) over(kind ProbeKind) bool {
@@ -94,19 +111,38 @@ func (m *StateMachine) planProbes() {
 	})
 	m.eachProbe(func(i int, p *probe, kind ProbeKind, spec *corev1.Probe) {
 		c := &m.containers[i]
-		period := time.Duration(orElse(spec.GetPeriodSeconds(), 10)) * time.Second
+		period := period(spec)
 		at := c.dueProbe(p, spec)
 		if soon && !p.due.IsZero() {
 			at = at.Add(-period / 10)
 		}
-		if m.now.Before(at) {
+		early := m.now.Before(at)
+		if early {
 			m.due(c.dueProbe(p, spec))
-			return
+			if !m.looksEarly(c, p, kind) {
+				return
+			}
+			if m.now.Before(p.look) {
+				m.due(p.look)
+				return
+			}
+		} else {
+			p.due = m.now.Add(period)
 		}
-		p.asked, p.due = true, m.now.Add(period)
+		if p.unwell.IsZero() {
+			p.unwell = m.now
+		}
+		p.asked, p.early, p.at = true, early, m.now
 		p.attempt++
-		m.do(Probe{Index: i, ID: c.ID, Kind: kind, Attempt: p.attempt})
+		m.do(Probe{Index: i, ID: c.ID, Kind: kind, Attempt: p.attempt, Early: early})
 	})
+}
+
+// looksEarly reports whether there are attempts before their time: the first one is never early, nor is one that only
+// adds to a row of successes. spec: PROBE-2
+func (m *StateMachine) looksEarly(c *container, p *probe, kind ProbeKind) bool {
+	return kind != LivenessProbe && !p.due.IsZero() && p.verdict != ProbeSuccess && p.last != ProbeSuccess &&
+		m.life == Active && c.stops == 0
 }
 
 // dueProbe returns when the next attempt is to be made.
@@ -153,6 +189,17 @@ func (m *StateMachine) probed(in Probed) {
 	if c.State != Running || m.life != Active && in.Kind != ReadinessProbe {
 		return
 	}
+	pause := max(lookPause, m.now.Sub(p.unwell)/lookShare, m.now.Sub(p.at)*lookRest)
+	if in.Result == ProbeUnknown {
+		pause = max(pause, refusedPause)
+	}
+	p.look = m.now.Add(pause)
+	if p.early {
+		if in.Result == ProbeUnknown || in.Result == ProbeFailure && m.now.Before(p.due) {
+			return
+		}
+		p.due = p.at.Add(period(spec))
+	}
 	switch in.Result {
 	case ProbeUnknown:
 		m.do(Note{Warning: true, Reason: "Unhealthy", Container: c.Name, Message: fmt.Sprintf(
@@ -177,6 +224,9 @@ func (m *StateMachine) probed(in Probed) {
 	if p.row = min(p.row+1, enough); p.row < enough {
 		return
 	}
+	if in.Result == ProbeFailure && p.verdict == ProbeSuccess {
+		p.unwell, p.look = m.now, m.now.Add(lookPause)
+	}
 	p.verdict = in.Result
 	if in.Result == ProbeFailure && c.care.doom == spared {
 		switch in.Kind {
@@ -186,6 +236,11 @@ func (m *StateMachine) probed(in Probed) {
 			c.care.doom = failedLiveness
 		}
 	}
+}
+
+// period returns the time from one attempt to the next.
+func period(spec *corev1.Probe) time.Duration {
+	return time.Duration(orElse(spec.GetPeriodSeconds(), 10)) * time.Second
 }
 
 // orElse returns n, or what is meant when it is not given.

@@ -417,7 +417,9 @@ func (w *model) describe(a Action) string {
 	case StopContainer:
 		return fmt.Sprintf("stop %s, KILL after %s", a.Name, a.Timeout)
 	case Probe:
-		return fmt.Sprintf("probe %s of %s", strings.ToLower(a.Kind.String()), ContainerAt(w.m.pod, a.Index).GetName())
+		early := map[bool]string{true: " early"}[a.Early]
+		return fmt.Sprintf("probe %s of %s%s", strings.ToLower(a.Kind.String()), ContainerAt(w.m.pod, a.Index).GetName(),
+			early)
 	case RunHook:
 		s := fmt.Sprintf("run %s of %s", hooks[a.Kind], ContainerAt(w.m.pod, a.Index).GetName())
 		if a.Timeout > 0 {
