@@ -68,6 +68,7 @@ func (m *Manager) mounts(s Starting, home string) (Container, error) {
 		return Container{}, err
 	}
 	var out Container
+	var written []bool // by the index of the mount
 	c := s.Container
 	for i, at := range c.GetVolumeMounts() {
 		from, ok := rec.Volumes[at.GetName()]
@@ -101,7 +102,10 @@ func (m *Manager) mounts(s Starting, home string) (Container, error) {
 					at.GetName(), c.GetName(), err)
 			}
 		}
-		out.Mounts = append(out.Mounts, made)
+		out.Mounts, written = append(out.Mounts, made), append(written, from.Written)
+	}
+	if err := nest(out.Mounts, written); err != nil {
+		return Container{}, err
 	}
 	for _, at := range c.GetVolumeDevices() {
 		from, ok := rec.Volumes[at.GetName()]
@@ -223,6 +227,59 @@ func prepare(from place, sub, where string) (string, error) {
 		return "", fmt.Errorf("a subPath of a volume that containers can write to needs a mount: %w", err)
 	}
 	return where, err
+}
+
+// nest makes room for the mounts that lie in volumes that only the agent can write to.
+func nest(mounts []*runtimeapi.Mount, written []bool) error {
+	for _, m := range mounts {
+		outer, rest := -1, ""
+		for i, other := range mounts {
+			r, ok := strings.CutPrefix(filepath.Clean(m.GetContainerPath()), filepath.Clean(other.GetContainerPath())+"/")
+			if ok && (outer < 0 || len(r) < len(rest)) {
+				outer, rest = i, r
+			}
+		}
+		if outer < 0 || !written[outer] {
+			continue
+		}
+		isDir := true // what an image has there is not known
+		if m.GetImage() == nil {
+			info, err := os.Stat(filepath.Join(m.GetHostPath(), m.GetImageSubPath()))
+			isDir = err != nil || info.IsDir()
+		}
+		if err := makeRoom(mounts[outer].GetHostPath(), rest, isDir); err != nil {
+			return fmt.Errorf("there is no room for the mount at %q: %w", m.GetContainerPath(), err)
+		}
+	}
+	return nil
+}
+
+// makeRoom sees to it that a path of a volume is a directory, or a file, for another one to be mounted on. A directory
+// takes the place of a key, as with kubelets. A file is not made among the keys' own, whose set is compared.
+func makeRoom(volume, path string, isDir bool) error {
+	at := filepath.Join(volume, path)
+	info, err := os.Stat(at)
+	switch {
+	case err == nil && isDir && !info.IsDir() && !strings.Contains(path, "/"):
+		if err := os.Remove(at); err != nil {
+			return err
+		}
+	case err == nil:
+		return nil
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if isDir {
+		return os.MkdirAll(at, 0o755)
+	}
+	first, _, _ := strings.Cut(path, "/")
+	if _, err := os.Readlink(filepath.Join(volume, first)); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(at, nil, 0o644)
 }
 
 // clear removes what an earlier start of the container left.

@@ -677,6 +677,63 @@ func TestMountedInsideAnother(t *testing.T) {
 	n.tearDown(p)
 }
 
+// A file can be mounted over a key of a volume that is written by the agent, or beside its keys, and a directory over
+// a key: what is there is what can be mounted on, and the other keys stay.
+func TestMountedOverKeys(t *testing.T) {
+	needsRoot(t)
+	n := newNode(t)
+	n.configMaps["ns/cm"] = &corev1.ConfigMap{Data: map[string]string{"k": "v", "l": "v", "m": "v"}}
+	n.secrets["ns/s"] = &corev1.Secret{Data: map[string][]byte{"file": []byte("s")}}
+	onMachine := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(onMachine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inProjection := &corev1.Volume{Name: "p", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []*corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: &corev1.LocalObjectReference{Name: "cm"}}}},
+	}}}
+	outers := []*corev1.Volume{configMap("cm", "cm"), inProjection}
+	p := pod(append(outers, secret("s", "s"), emptyDir("e", &corev1.EmptyDirVolumeSource{}), host("h", onMachine, ""))...)
+	c := p.Spec.Containers[0]
+	c.VolumeMounts = nil
+	for _, o := range outers {
+		at := "/" + o.GetName()
+		c.VolumeMounts = append(c.VolumeMounts,
+			&corev1.VolumeMount{Name: "s", MountPath: at + "/k", SubPath: "file"},
+			&corev1.VolumeMount{Name: o.GetName(), MountPath: at + "/"},
+			&corev1.VolumeMount{Name: "s", MountPath: at + "/fresh", SubPath: "file"},
+			&corev1.VolumeMount{Name: "e", MountPath: at + "/l", SubPath: "dir"},
+			&corev1.VolumeMount{Name: "e", MountPath: at + "/deep/dir", SubPath: "dir"},
+			&corev1.VolumeMount{Name: "h", MountPath: at + "/deep/machine"},
+			&corev1.VolumeMount{Name: "s", MountPath: at + "/deep/dir/left/to/the/runtime", SubPath: "file"})
+	}
+	for range 2 { // the second time for a container that starts again
+		n.setUp(p)
+		given := n.given(p)
+		for _, o := range outers {
+			at := given["/"+o.GetName()+"/"]
+			for path, isDir := range map[string]bool{
+				"k": false, "fresh": false, "l": true, "m": false, "deep/dir": true, "deep/machine": false,
+			} {
+				if modeOf(t, filepath.Join(at, path)).IsDir() != isDir {
+					t.Errorf("%s of %s is a directory: %v", path, o.GetName(), !isDir)
+				}
+			}
+			if got := n.read(at+"/k") + n.read(at+"/m"); got != "vv" {
+				t.Errorf("the keys of %s are %q", o.GetName(), got)
+			}
+			if _, err := os.Lstat(filepath.Join(at, "deep/dir/left")); err == nil {
+				t.Error("something was made for what lies in a volume between")
+			}
+		}
+		n.configMaps["ns/cm"].Data["m"] = "v"
+		if err := n.Refresh(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+	}
+	n.tearDown(p)
+}
+
 // A full disk, or one without inodes, keeps the pod waiting; what was there stays, and it goes on by itself.
 func TestFullDisk(t *testing.T) {
 	needsRoot(t)

@@ -170,6 +170,42 @@ cat /monoplane-fixed/f /monoplane-fixed/in/f; touch /monoplane-fixed/new 2>&1 | 
 	}
 }
 
+// A file is mounted over a key of a volume whose keys are links, and beside them, whoever of two containers shares it,
+// in an image as in the machine's root.
+func TestRootMountedOverKeys(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("keys")
+	keys, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	for _, err := range []error{
+		os.Chmod(keys, 0o755), os.Mkdir(filepath.Join(keys, "..1"), 0o755), os.Symlink("..1", filepath.Join(keys, "..data")),
+		os.Symlink("..data/k", filepath.Join(keys, "k")), os.Symlink("..data/l", filepath.Join(keys, "l")),
+		os.WriteFile(filepath.Join(keys, "..1/k"), []byte("key k\n"), 0o644),
+		os.WriteFile(filepath.Join(keys, "..1/l"), []byte("key l\n"), 0o644),
+		os.WriteFile(filepath.Join(keys, "fresh"), nil, 0o644), os.WriteFile(file, []byte("file\n"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume := mount(keys, "/monoplane-keys")
+	volume.Readonly = true
+	over := []*runtimeapi.Mount{mount(file, "/monoplane-keys/k"), volume, mount(file, "/monoplane-keys/fresh")}
+	const say = "cd /monoplane-keys; cat k l fresh"
+	for i, as := range []func(*runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig{
+		func(c *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig { return c }, ofImage,
+	} {
+		id := n.run(sb, as(script(fmt.Sprint("over", i), say, over...)))
+		beside := n.run(sb, as(script(fmt.Sprint("beside", i), say, volume)))
+		if got := n.output(id); got != "file\nkey l\nfile\n" {
+			t.Errorf("with the mounts it reads %q: %v", got, n.status(id))
+		}
+		if got := n.output(beside); got != "key k\nkey l\n" {
+			t.Errorf("beside it reads %q", got)
+		}
+	}
+}
+
 // A volume whose content leads elsewhere by links leads there in the container only, and makes nothing on the machine.
 func TestLinksInVolumes(t *testing.T) {
 	t.Parallel()

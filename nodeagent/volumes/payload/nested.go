@@ -11,17 +11,20 @@ import (
 
 // Nested returns the directories that a volume needs so that others can be mounted inside it, where a container mounts
 // one below the other: nothing can be made in a volume that containers cannot write to. What lies two volumes deep is
-// left to the one between.
+// left to the one between, and what may be a file to the start of the container, when it can be seen.
 func Nested(p *corev1.Pod, volume string) ([]string, error) {
 	var dirs []string
 	for _, c := range every(p) {
 		all := make([]string, 0, len(c.GetVolumeMounts()))
-		var mine []string
+		var mine, files []string
 		for _, m := range c.GetVolumeMounts() {
 			at := path.Clean(m.GetMountPath())
 			all = append(all, at)
 			if m.GetName() == volume {
 				mine = append(mine, at)
+			}
+			if m.GetSubPath() != "" || m.GetSubPathExpr() != "" || isHostPath(p, m.GetName()) {
+				files = append(files, at)
 			}
 		}
 		slices.Sort(all)
@@ -29,7 +32,9 @@ func Nested(p *corev1.Pod, volume string) ([]string, error) {
 			if strings.HasPrefix(at, "../") {
 				return nil, fmt.Errorf("invalid container mount point %v", at)
 			}
-			dirs = append(dirs, below(at, all)...)
+			dirs = append(dirs, slices.DeleteFunc(below(at, all), func(dir string) bool {
+				return slices.Contains(files, at+"/"+dir)
+			})...)
 		}
 	}
 	return dirs, nil
@@ -45,4 +50,11 @@ func below(at string, all []string) []string {
 		}
 	}
 	return out
+}
+
+// isHostPath reports whether a volume of the pod is a path of the machine's.
+func isHostPath(p *corev1.Pod, volume string) bool {
+	return slices.ContainsFunc(p.GetSpec().GetVolumes(), func(v *corev1.Volume) bool {
+		return v.GetName() == volume && v.GetVolumeSource().GetHostPath() != nil
+	})
 }
