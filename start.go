@@ -193,7 +193,9 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 // etcd leads to the etcd that the configuration names, or to that of the data directory.
 func (cfg Config) etcd() etcd.Connect {
 	if len(cfg.EtcdEndpoints) > 0 {
-		return external.Connect(external.Config{Endpoints: cfg.EtcdEndpoints, TLS: cfg.EtcdTLS})
+		return external.Connect(external.Config{
+			Endpoints: cfg.EtcdEndpoints, TLS: cfg.EtcdTLS, Maintain: cfg.EtcdMaintenance,
+		})
 	}
 	return embedded.Connect(embedded.Config{
 		Dir: filepath.Join(cfg.DataDir, datadir.Etcd), Logger: cfg.Logger, UnsafeNoFsync: cfg.UnsafeNoFsync,

@@ -92,6 +92,9 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 			return a, err
 		case at > 0:
 			a.finish(at)
+			if !s.client.Shared() && slices.ContainsFunc(a.txn.Ops, func(op Op) bool { return op.Object == nil }) {
+				s.relief.deleted()
+			}
 			return a, nil
 		}
 		// What was in the way has gone since.

@@ -1,8 +1,14 @@
 package store
 
 import (
+	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/apiserver/store/etcd/external"
 	"monoplane.dev/apiserver/store/test/etcdtest"
@@ -50,4 +56,140 @@ func TestTwoStores(t *testing.T) {
 		t.Error(err)
 	}
 	list(t, b, ListOptions{})
+}
+
+// fullElsewhere runs an etcd that somebody else has filled up, with history or with what is there, and returns its
+// endpoint and a client of theirs.
+func fullElsewhere(t *testing.T, history bool) (string, *clientv3.Client) {
+	t.Helper()
+	e := etcdtest.StartWith(t, func(cfg *embed.Config) { cfg.QuotaBackendBytes = 4 << 20 })
+	endpoint := "http://" + e.Clients[0].Addr().String()
+	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cli.Close() })
+	cfg := testConfig("")
+	cfg.Connect = external.Connect(external.Config{Endpoints: []string{endpoint}})
+	s := open(t, cfg)
+	create(t, s, pod("default", "before"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for key := "theirs"; ; {
+		for err = nil; err == nil; _, err = cli.Put(t.Context(), key, strings.Repeat("x", 50_000)) {
+			if !history {
+				key += "x"
+			}
+		}
+		if !strings.Contains(err.Error(), "space exceeded") {
+			t.Fatal(err)
+		}
+		if history {
+			return endpoint, cli
+		}
+		// Part of the file may not be in use.
+		if _, err := cli.Defragment(t.Context(), endpoint); err != nil {
+			t.Fatal(err)
+		}
+		if size, _ := sizeOf(t, cli); !etcd.HasRoom(size, 4<<20) {
+			return endpoint, cli
+		}
+		if _, err := cli.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sizeOf returns how large the database is, and which alarms are on.
+func sizeOf(t *testing.T, cli *clientv3.Client) (int64, []etcdserverpb.AlarmType) {
+	t.Helper()
+	status, err := cli.Status(t.Context(), cli.Endpoints()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := cli.AlarmList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alarms []etcdserverpb.AlarmType
+	for _, a := range list.Alarms {
+		alarms = append(alarms, a.Alarm)
+	}
+	return status.DbSize, alarms
+}
+
+// An etcd of others that is full is left alone, and read: each write says what its administrator can do, and passes
+// when he has. With leave to maintain it, it is given room once there is something to free, and no alarm but the one
+// for that goes off.
+func TestFullEtcdElsewhere(t *testing.T) {
+	write := func(s *Store, name string) error {
+		p := pod("default", name)
+		_, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}})
+		return err
+	}
+	to := func(endpoint string, maintain bool) Config {
+		cfg := testConfig("")
+		cfg.Connect = external.Connect(external.Config{Endpoints: []string{endpoint}, Maintain: maintain})
+		return cfg
+	}
+	t.Run("not ours", func(t *testing.T) {
+		endpoint, cli := fullElsewhere(t, true)
+		size, _ := sizeOf(t, cli)
+		s := open(t, to(endpoint, false))
+		for range 3 {
+			err := write(s, "p")
+			wantReason(t, err, apierrors.ServiceUnavailable)
+			for _, want := range []string{"full", "etcdctl defrag", "alarm disarm", "--etcd-maintenance"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not tell of %q", err, want)
+				}
+			}
+		}
+		wantNames(t, list(t, s, ListOptions{}), "default/before")
+		now, alarms := sizeOf(t, cli)
+		if now < size || len(alarms) != 1 {
+			t.Errorf("%d bytes became %d, the alarms are %v", size, now, alarms)
+		}
+		first, err := cli.Get(t.Context(), "theirs", clientv3.WithRev(4)) // not compacted
+		if err != nil || len(first.Kvs) != 1 {
+			t.Errorf("the history is gone: %v", err)
+		}
+		// The administrator does what the error says.
+		if _, err = cli.Compact(t.Context(), first.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = cli.Defragment(t.Context(), endpoint); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = cli.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(s, "p"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("history", func(t *testing.T) {
+		endpoint, cli := fullElsewhere(t, true)
+		if err := write(open(t, to(endpoint, true)), "p"); err != nil {
+			t.Error(err)
+		}
+		if now, alarms := sizeOf(t, cli); now > 1<<20 || len(alarms) > 0 {
+			t.Errorf("%d bytes, the alarms are %v", now, alarms)
+		}
+	})
+	t.Run("in use", func(t *testing.T) {
+		endpoint, cli := fullElsewhere(t, false)
+		s := open(t, to(endpoint, true))
+		for range 2 {
+			err := write(s, "p")
+			wantReason(t, err, apierrors.ServiceUnavailable)
+			if !strings.Contains(err.Error(), "in use") {
+				t.Error(err)
+			}
+		}
+		if _, alarms := sizeOf(t, cli); len(alarms) != 1 {
+			t.Errorf("the alarms are %v", alarms)
+		}
+	})
 }

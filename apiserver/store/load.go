@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"golang.org/x/sync/errgroup"
 
-	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/apiserver/store/watchcache"
 )
 
@@ -20,40 +18,36 @@ import (
 // the data, or would damage it.
 const dataVersion = 2
 
-// checkVersion refuses data of a newer version, and marks new data and those of an older version with ours.
+// checkVersion refuses data of a newer version, and marks new data and those of an older version with ours. It writes
+// nothing else: what is full can be read.
 func (s *Store) checkVersion(ctx context.Context) error {
-	resp, err := s.client.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareRevision([]byte(versionKey), etcdserverpb.Compare_EQUAL, 0)},
-		Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(strconv.Itoa(dataVersion)), 0)},
-		Failure: []*etcdserverpb.RequestOp{rangeOp([]byte(versionKey))},
-	})
-	if errors.Is(err, etcd.ErrNoSpace) {
-		if err = s.relieve(ctx); err == nil {
-			return s.checkVersion(ctx)
+	resp, err := s.client.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(versionKey)})
+	if err != nil {
+		return err
+	}
+	var at int64
+	if len(resp.Kvs) > 0 {
+		at = resp.Kvs[0].ModRevision
+		version, err := strconv.Atoi(string(resp.Kvs[0].Value))
+		switch {
+		case err != nil || version < 1:
+			return fmt.Errorf("%s holds %q, which is no version", versionKey, resp.Kvs[0].Value)
+		case version > dataVersion:
+			return fmt.Errorf("the data was written by a newer version of monoplane (format %d, this binary knows %d)",
+				version, dataVersion)
+		case version == dataVersion:
+			return nil
 		}
 	}
-	if err != nil || resp.Succeeded {
+	// What was written is read as it is; what is written from now on, an older binary cannot read.
+	marked, err := s.run(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{compareRevision([]byte(versionKey), etcdserverpb.Compare_EQUAL, at)},
+		Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(strconv.Itoa(dataVersion)), 0)},
+	})
+	if err != nil || marked.Succeeded {
 		return err
 	}
-	kvs := resp.Responses[0].GetResponseRange().Kvs
-	if len(kvs) != 1 {
-		return fmt.Errorf("%s is missing", versionKey)
-	}
-	version, err := strconv.Atoi(string(kvs[0].Value))
-	switch {
-	case err != nil || version < 1:
-		return fmt.Errorf("%s holds %q, which is no version", versionKey, kvs[0].Value)
-	case version > dataVersion:
-		return fmt.Errorf("the data was written by a newer version of monoplane (format %d, this binary knows %d)",
-			version, dataVersion)
-	case version < dataVersion:
-		// What was written is read as it is; what is written from now on, an older binary cannot read.
-		_, err = s.run(ctx, &etcdserverpb.TxnRequest{
-			Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(strconv.Itoa(dataVersion)), 0)},
-		})
-		return err
-	}
-	return nil
+	return s.checkVersion(ctx) // another server was faster
 }
 
 const loadPage = 500

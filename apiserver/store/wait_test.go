@@ -25,7 +25,12 @@ type slowEtcd struct {
 	noSpace  bool          // until room is made
 	granted  int
 	relieved int
+	shared   bool
+	// freed is what Relieve returns.
+	freed error
 }
+
+func (e *slowEtcd) Shared() bool { return e.shared }
 
 // hold lets calls wait until the returned function is called.
 func (e *slowEtcd) hold() (release func()) {
@@ -71,9 +76,9 @@ func (e *slowEtcd) Relieve(ctx context.Context, revision int64) error {
 		return err
 	}
 	e.mu.Lock()
-	e.noSpace = false
-	e.mu.Unlock()
-	return e.Client.Relieve(ctx, revision)
+	defer e.mu.Unlock()
+	e.noSpace = e.shared || e.freed != nil // others fill it again at once
+	return e.freed
 }
 
 func (e *slowEtcd) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
@@ -195,6 +200,59 @@ func TestSlowRelief(t *testing.T) {
 			t.Errorf("room was made %d times", slow.relieved)
 		}
 	})
+}
+
+// However many writes a full database refuses, room is made once, then after pauses that grow; after a deletion it is
+// tried again soon. An etcd that others use stands still no more often when there is something to free.
+func TestReliefPauses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		shared bool
+		freed  error
+		want   string
+	}{
+		{"nothing to free", false, etcd.ErrNothingFreed, "[0s 1m0s 3m0s 7m0s 15m0s 25m0s]"},
+		{"nothing to free elsewhere", true, etcd.ErrNothingFreed, "[0s 1m0s 3m0s 7m0s 15m0s]"},
+		{"others are fast", true, nil, "[0s 1m0s 3m0s 7m0s 15m0s]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s, slow := openSlow(t, dir)
+				create(t, s, pod("default", "old"))
+				slow.shared, slow.freed, slow.noSpace = tc.shared, tc.freed, true
+				p := pod("default", "p")
+				refused := func() {
+					t.Helper()
+					_, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}})
+					wantReason(t, err, apierrors.ServiceUnavailable)
+				}
+				var at []time.Duration
+				for begin := time.Now(); time.Since(begin) < 30*time.Minute; time.Sleep(time.Second) { // in the bubble
+					was := slow.relieved
+					if refused(); slow.relieved > was {
+						at = append(at, time.Since(begin).Round(time.Minute))
+					}
+				}
+				if fmt.Sprint(at) != tc.want {
+					t.Errorf("room was made at %v, want %s", at, tc.want)
+				}
+				if tc.shared {
+					return
+				}
+				slow.noSpace = false // deletions pass
+				remove(t, s, podKey("default", "old"))
+				slow.noSpace = true
+				was := slow.relieved
+				if refused(); slow.relieved != was+1 {
+					t.Errorf("room was made %d times after a deletion", slow.relieved-was)
+				}
+				if refused(); slow.relieved != was+1 {
+					t.Errorf("room was made %d times after a deletion", slow.relieved-was)
+				}
+			})
+		})
+	}
 }
 
 // No wait in the store is without an end, whatever the caller allows.

@@ -44,6 +44,7 @@ type upOptions struct {
 	nodeMask6       int
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
+	etcdMaintenance bool
 	unsafeNoFsync   bool
 	podGCThreshold  int
 	maxEvents       int
@@ -98,6 +99,9 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
 		"URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
+	flags.BoolVar(&o.etcdMaintenance, "etcd-maintenance", false,
+		"make room in the external etcd when it is full: compact and defragment it, which holds up all who use it, and "+
+			"switch its alarm NOSPACE off. The embedded one is always given room so")
 	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold,
 		"how many ended pods are kept; above that the oldest are deleted. 0 for all")
 	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"},
@@ -180,20 +184,21 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		return monoplane.Config{}, err
 	}
 	cfg := monoplane.Config{
-		DataDir:       dir,
-		Ingress:       ingress,
-		Audit:         audit,
-		Machine:       machine,
-		Listen:        o.listen,
-		GRPCListen:    o.grpcListen,
-		Nodes:         o.nodes,
-		NodeName:      o.nodeName,
-		NodeLabels:    o.nodeLabels,
-		Zones:         o.zones,
-		NodeTaints:    nodeTaints,
-		EtcdEndpoints: o.etcdEndpoints,
-		EtcdTLS:       etcdTLS,
-		UnsafeNoFsync: o.unsafeNoFsync,
+		DataDir:         dir,
+		Ingress:         ingress,
+		Audit:           audit,
+		Machine:         machine,
+		Listen:          o.listen,
+		GRPCListen:      o.grpcListen,
+		Nodes:           o.nodes,
+		NodeName:        o.nodeName,
+		NodeLabels:      o.nodeLabels,
+		Zones:           o.zones,
+		NodeTaints:      nodeTaints,
+		EtcdEndpoints:   o.etcdEndpoints,
+		EtcdTLS:         etcdTLS,
+		EtcdMaintenance: o.etcdMaintenance,
+		UnsafeNoFsync:   o.unsafeNoFsync,
 
 		ClusterDomain:         o.clusterDomain,
 		ServiceClusterIPRange: o.serviceIPs,

@@ -33,6 +33,12 @@ var (
 	ErrTooLarge = errors.New("request is too large")
 	// ErrNoSpace says that the database has reached its quota. See Client.Relieve.
 	ErrNoSpace = errors.New("database space exceeded")
+	// ErrNothingFreed says that Relieve has found too little to free.
+	ErrNothingFreed = errors.New("nearly all that is stored is in use: delete what is not needed")
+	// ErrNotMaintained says that an external etcd is left to whoever maintains it.
+	ErrNotMaintained = errors.New("the etcd is external, and has to be given room by whoever maintains it: delete what " +
+		"is not needed, etcdctl compact, etcdctl defrag (or a larger --quota-backend-bytes), then etcdctl alarm disarm; " +
+		"with --etcd-maintenance monoplane up does so itself")
 	// ErrLeaseNotFound says that a lease has expired.
 	ErrLeaseNotFound = errors.New("lease not found")
 	// ErrTimeout says that the outcome of a request is unknown.
@@ -61,7 +67,9 @@ type Client interface {
 	Grant(ctx context.Context, ttl int64) (int64, error)
 	// Compact discards the history before revision.
 	Compact(ctx context.Context, revision int64) error
-	// Relieve makes room after ErrNoSpace: it compacts, defragments and switches the alarm off.
+	// Relieve makes room after ErrNoSpace: it compacts, defragments, and where that leaves room, switches the alarm of
+	// full databases off, no other. It returns nil only when there is room, ErrNothingFreed when there is none, and
+	// ErrNotMaintained when it may do nothing.
 	Relieve(ctx context.Context, revision int64) error
 	// Snapshot writes a consistent copy of the database, followed by its SHA-256.
 	Snapshot(ctx context.Context, w io.Writer) error
@@ -77,6 +85,9 @@ type Client interface {
 	// Close ends the client and, when it is embedded, the server.
 	Close() error
 }
+
+// HasRoom says whether a database that takes used bytes of quota is worth writing to again.
+func HasRoom(used, quota int64) bool { return quota-used >= quota/16 }
 
 // Watch is a stream of changes.
 type Watch interface {

@@ -14,7 +14,7 @@ import (
 )
 
 // Relieve makes room after ErrNoSpace: it discards the history before revision, gives the freed pages back to
-// the file system, and switches the alarm off that makes etcd refuse writes.
+// the file system if there are any, and then switches the alarm off that makes etcd refuse writes.
 func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
 	_, err := callFor(ctx, e, etcd.RoomLimit, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true})
@@ -22,13 +22,20 @@ func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
 	if err != nil && !errors.Is(err, etcd.ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
+	// etcd is late to tell which pages are free, so that only the smaller file says what was freed.
 	_, err = callFor(ctx, e, etcd.RoomLimit, func(context.Context) (struct{}, error) {
 		return struct{}{}, e.srv.Defragment()
 	})
 	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
 	}
+	if size, _ := e.Size(); !etcd.HasRoom(size, e.srv.Cfg.QuotaBackendBytes) {
+		return etcd.ErrNothingFreed
+	}
 	for _, a := range e.srv.Alarms() {
+		if a.Alarm != etcdserverpb.AlarmType_NOSPACE {
+			continue
+		}
 		_, err := callFor(ctx, e, etcd.RoomLimit, func(ctx context.Context) (*etcdserverpb.AlarmResponse, error) {
 			return e.srv.Alarm(ctx, &etcdserverpb.AlarmRequest{
 				Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.MemberID, Alarm: a.Alarm,

@@ -29,6 +29,8 @@ type Config struct {
 	Endpoints []string
 	// TLS is for Endpoints; nil for none.
 	TLS *tls.Config
+	// Maintain lets Relieve compact and defragment the cluster, which holds up all who use it.
+	Maintain bool
 }
 
 // Connect is Dial for those who open a store. What is stored is the cluster's to verify.
@@ -41,6 +43,7 @@ type External struct {
 	cli       *clientv3.Client
 	kv        etcdserverpb.KVClient
 	lease     etcdserverpb.LeaseClient
+	maintain  bool
 	never     chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -65,6 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*External, error) {
 	}
 	e := &External{
 		cli: cli, kv: clientv3.RetryKVClient(cli), lease: clientv3.RetryLeaseClient(cli), never: make(chan struct{}),
+		maintain: cfg.Maintain,
 	}
 	if _, err := e.Revision(ctx); err != nil {
 		cli.Close()
@@ -125,23 +129,71 @@ func (e *External) Compact(ctx context.Context, revision int64) error {
 	return err
 }
 
-// Relieve compacts and defragments every member and switches its alarm off.
+// Relieve does nothing unless the cluster is ours to maintain. Then it compacts, and of the members that are full
+// defragments each, and where that has made room switches its alarm for it off.
 func (e *External) Relieve(ctx context.Context, revision int64) error {
+	if !e.maintain {
+		return etcd.ErrNotMaintained
+	}
 	ctx, cancel := context.WithTimeout(ctx, etcd.RoomLimit)
 	defer cancel()
 	_, err := e.cli.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err := remoteError(err); err != nil && !errors.Is(err, etcd.ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
-	for _, endpoint := range e.cli.Endpoints() {
-		if _, err := e.cli.Defragment(ctx, endpoint); err != nil {
-			return fmt.Errorf("defragment %s: %w", endpoint, err)
+	alarms, err := e.cli.AlarmList(ctx)
+	if err != nil {
+		return fmt.Errorf("list alarms: %w", err)
+	}
+	full := map[uint64]bool{}
+	for _, a := range alarms.Alarms {
+		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
+			full[a.MemberID] = true
 		}
 	}
-	if _, err := e.cli.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		return fmt.Errorf("switch alarm off: %w", err)
+	for _, endpoint := range e.cli.Endpoints() {
+		member, err := e.shrink(ctx, endpoint, full)
+		if err != nil {
+			return err
+		}
+		if !full[member] {
+			continue
+		}
+		alarm := &clientv3.AlarmMember{MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE}
+		if _, err := e.cli.AlarmDisarm(ctx, alarm); err != nil {
+			return fmt.Errorf("switch alarm off: %w", err)
+		}
+		delete(full, member)
+	}
+	for member := range full {
+		return fmt.Errorf("member %x is full and not among the endpoints", member)
 	}
 	return nil
+}
+
+// shrink defragments the member at an endpoint if it is among the full ones, and returns which member that is.
+func (e *External) shrink(ctx context.Context, endpoint string, full map[uint64]bool) (member uint64, err error) {
+	before, err := e.cli.Status(ctx, endpoint)
+	if err != nil {
+		return 0, fmt.Errorf("status of %s: %w", endpoint, err)
+	}
+	member = before.Header.MemberId
+	quota := before.DbSizeQuota
+	if quota <= 0 { // before etcd 3.6
+		quota = before.DbSize
+	}
+	if !full[member] || etcd.HasRoom(before.DbSize, quota) {
+		return member, nil
+	}
+	// etcd is late to tell how much of the file is in use, so that only the smaller one says what was freed.
+	if _, err := e.cli.Defragment(ctx, endpoint); err != nil {
+		return member, fmt.Errorf("defragment %s: %w", endpoint, err)
+	}
+	after, err := e.cli.Status(ctx, endpoint)
+	if err == nil && !etcd.HasRoom(after.DbSize, quota) {
+		err = etcd.ErrNothingFreed
+	}
+	return member, err
 }
 
 // Snapshot copies the database of one member, followed by its SHA-256.
