@@ -301,17 +301,18 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
 	c.shared = p.clientOf(admin)
 	c.client = p.clientOf(admin, inproc.WithClone(), inproc.WithContext(object.WithOwned))
-	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
+	c.checks = append(c.checks, rest.Check{Name: "store", Run: p.api.Ready})
 	p.front = rest.Config{
 		Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
 		Audit: trail, Limits: fair.New(fair.Config{}),
+		Live:   []rest.Check{{Name: "store", Run: p.api.Live}},
 		OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Version: kubernetesVersion, Logger: c.cfg.Logger,
 	}
 	c.local = local.New(local.Config{Logger: c.cfg.Logger, Front: func() (*rest.Handler, error) {
 		cfg := p.front
-		cfg.Live, cfg.Ready = c.checks[:1], c.checks
+		cfg.Ready = c.checks
 		cfg.Authenticate = authn.New(authn.Config{
 			Bearers: p.bearers, Impersonate: p.api.Impersonate, Default: admin,
 		}).Authenticate
@@ -338,7 +339,7 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 		return nil
 	}
 	front := p.front
-	front.Live, front.Ready = c.checks[:1], c.checks
+	front.Ready = c.checks
 	server, err := c.sockets.Serve(ctx, listen.Config{
 		Bundle: p.bundle, Bearers: p.bearers, Impersonate: p.api.Impersonate,
 		Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,

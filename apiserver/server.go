@@ -193,5 +193,8 @@ func (s *Server) Table(k *object.Kind) table.Definition {
 	return nil
 }
 
-// Ready returns nil when requests can be served.
-func (s *Server) Ready(context.Context) error { return s.store.Ready() }
+// Live returns nil when etcd answers.
+func (s *Server) Live(ctx context.Context) error { return s.store.Live(ctx) }
+
+// Ready returns nil when requests can be served, writes among them.
+func (s *Server) Ready(ctx context.Context) error { return s.store.Ready(ctx) }

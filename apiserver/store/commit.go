@@ -92,6 +92,7 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 			return a, err
 		case at > 0:
 			a.finish(at)
+			s.writes.passed()
 			if !s.client.Shared() && slices.ContainsFunc(a.txn.Ops, func(op Op) bool { return op.Object == nil }) {
 				s.relief.deleted()
 			}
@@ -280,6 +281,10 @@ func (s *Store) run(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdser
 	return s.client.Txn(ctx, req)
 }
 
+func unavailable(err error) error {
+	return apierrors.New(apierrors.ServiceUnavailable, "%v", err).WithRetryAfter(1)
+}
+
 // writeError puts etcd's errors into the API's words.
 func (s *Store) writeError(err error) error {
 	switch {
@@ -289,6 +294,8 @@ func (s *Store) writeError(err error) error {
 		return tooLarge(etcd.MaxRequestBytes)
 	case errors.Is(err, etcd.ErrNoSpace):
 		return apierrors.New(apierrors.ServiceUnavailable, "the database is full: %v", err).WithRetryAfter(10)
+	case errors.Is(err, etcd.ErrUnavailable):
+		return unavailable(err)
 	case errors.Is(err, etcd.ErrTimeout):
 		return apierrors.New(apierrors.Timeout, "etcd did not answer in time; the write may still happen").WithRetryAfter(1)
 	case errors.Is(err, etcd.ErrBusy):

@@ -1,8 +1,14 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -192,4 +198,120 @@ func TestFullEtcdElsewhere(t *testing.T) {
 			t.Errorf("the alarms are %v", alarms)
 		}
 	})
+}
+
+// Ready says whether a write would pass: not while etcd is away, and again within a second of its return, however long
+// it was away. What is in the caches is served meanwhile, a write is answered with one clear error, and however many
+// ask, etcd is asked seldom.
+func TestEtcdElsewhereGoesAway(t *testing.T) {
+	dir := t.TempDir()
+	client, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
+	run := func(t *testing.T) {
+		etcdtest.StartWith(t, func(cfg *embed.Config) {
+			cfg.Dir = dir
+			cfg.ListenClientUrls, cfg.ListenPeerUrls = urls(t, client), urls(t, peer)
+		})
+	}
+	var s *Store
+	t.Run("before", func(t *testing.T) { // at its end etcd goes
+		run(t)
+		cfg := testConfig("")
+		cfg.Connect = external.Connect(external.Config{Endpoints: []string{client}})
+		var calls counter
+		cfg.wrap = calls.count
+		var err error
+		if s, err = Open(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		create(t, s, pod("default", "a"))
+		was := calls.txns.Load()
+		for range 1000 {
+			if err := errors.Join(s.Ready(t.Context()), s.Live(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := calls.txns.Load() - was; n > 5 {
+			t.Errorf("etcd was written to %d times", n)
+		}
+	})
+	if s == nil {
+		return
+	}
+	defer s.Close()
+	gone := time.Now()
+	until(t, func() bool { return s.Ready(t.Context()) != nil && s.Live(t.Context()) != nil })
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd is not available") {
+		t.Error(err)
+	}
+	t.Log("unready after", time.Since(gone))
+	b := pod("default", "b")
+	_, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(b), Object: b}}})
+	wantReason(t, err, apierrors.ServiceUnavailable)
+	wantNames(t, list(t, s, ListOptions{ResourceVersion: "0"}), "default/a")
+	t.Log("written after", time.Since(gone))
+	_, err = s.Get(t.Context(), podKey("default", "a"), "")
+	wantReason(t, err, apierrors.ServiceUnavailable)
+	t.Log("read after", time.Since(gone))
+	// As long as it takes gRPC's own pauses to become longer than a second.
+	until(t, func() bool { return s.Ready(t.Context()) != nil && time.Since(gone) > 4*time.Second })
+	run(t)
+	back := time.Now()
+	until(t, func() bool { return s.Ready(t.Context()) == nil })
+	if took := time.Since(back); took > time.Second {
+		t.Errorf("ready %v after etcd", took)
+	}
+	create(t, s, pod("default", "c"))
+	if err := s.Live(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// counter counts the transactions.
+type counter struct {
+	etcd.Client
+	txns atomic.Int64
+}
+
+func (c *counter) count(inner etcd.Client) etcd.Client {
+	c.Client = inner
+	return c
+}
+
+func (c *counter) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	c.txns.Add(1)
+	return c.Client.Txn(ctx, req)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func urls(t *testing.T, text string) []url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []url.URL{*u}
+}
+
+// until waits for a condition that comes by itself.
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(time.Minute)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("it does not come")
+		}
+	}
 }

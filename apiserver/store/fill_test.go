@@ -32,7 +32,7 @@ func fillDisk() bool {
 		fmt.Println("the store says it works")
 	}
 	_, werr := s.Commit(context.Background(), Txn{Ops: []Op{{Key: podKey("default", "z"), Object: pod("default", "z")}}})
-	fmt.Printf("acknowledged %d\nerror: %v\nready: %v\nthen: %v\n", n-1, err, s.Ready(), werr)
+	fmt.Printf("acknowledged %d\nerror: %v\nready: %v\nthen: %v\n", n-1, err, s.Ready(context.Background()), werr)
 	_ = s.Close()
 	return true
 }

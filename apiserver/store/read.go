@@ -94,6 +94,10 @@ func (s *Store) readError(err error) error {
 		return apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", s.client.Err())
 	case errors.Is(err, etcd.ErrClosed):
 		return apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
+	case errors.Is(err, etcd.ErrUnavailable):
+		return unavailable(err)
+	case errors.Is(err, etcd.ErrTimeout):
+		return apierrors.New(apierrors.Timeout, "etcd did not answer in time").WithRetryAfter(1)
 	default:
 		return err
 	}

@@ -74,6 +74,8 @@ type Store struct {
 	// compacted is the newest revision that has been compacted.
 	compacted atomic.Int64
 	relief    relief
+	// reads and writes know whether etcd answers.
+	reads, writes probe
 
 	// running is what goes on in the background.
 	running running
@@ -248,17 +250,6 @@ func (s *Store) Failed() <-chan struct{} { return s.client.Failed() }
 
 // Err says why the store has failed; nil while it works.
 func (s *Store) Err() error { return s.client.Err() }
-
-// Ready returns nil when the store serves reads and writes, otherwise the reason why not.
-func (s *Store) Ready() error {
-	if err := s.client.Err(); err != nil {
-		return err
-	}
-	if err := s.behind.Load(); err != nil {
-		return fmt.Errorf("the caches are not up to date: %w", *err)
-	}
-	return nil
-}
 
 const defaultStartTimeout = 30 * time.Second
 

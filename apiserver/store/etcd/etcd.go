@@ -45,6 +45,8 @@ var (
 	ErrTimeout = errors.New("request timed out")
 	// ErrBusy says that too much is waiting to be applied. The request was not carried out.
 	ErrBusy = errors.New("too many requests")
+	// ErrUnavailable says that etcd cannot be reached, or that too few of its members run and agree.
+	ErrUnavailable = errors.New("etcd is not available (do most of its members run, and is it reached?)")
 	// ErrClosed says that the client has been closed.
 	ErrClosed = errors.New("etcd is stopped")
 )

@@ -15,6 +15,9 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -52,6 +55,9 @@ type External struct {
 const (
 	dialTimeout = 5 * time.Second
 	keepalive   = 10 * time.Second
+	// maxBackoff is the longest pause between two attempts to reach a member. gRPC's own grows to two minutes, for which
+	// writes would fail when etcd is long back.
+	maxBackoff = 500 * time.Millisecond
 	// Lists are paged, but an answer may hold many objects of the largest size.
 	maxAnswerBytes = 512 << 20
 )
@@ -62,6 +68,10 @@ func Dial(ctx context.Context, cfg Config) (*External, error) {
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: zap.NewNop(),
 		DialTimeout: dialTimeout, DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
 		MaxCallSendMsgSize: 2 * etcd.MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: maxBackoff / 5, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: dialTimeout,
+		})},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -299,6 +309,8 @@ func remoteError(err error) error {
 		return etcd.ErrTimeout
 	case errors.Is(e, rpctypes.ErrTooManyRequests):
 		return etcd.ErrBusy
+	case status.Code(err) == codes.Unavailable, status.Code(err) == codes.DataLoss: // of the latter are those of CORRUPT
+		return fmt.Errorf("%w: %s", etcd.ErrUnavailable, status.Convert(err).Message())
 	default:
 		return err
 	}
