@@ -93,7 +93,9 @@ func New(cfg Config) (*Handler, error) {
 	if h.version, err = versionInfo(cfg.Version); err != nil {
 		return nil, err
 	}
-	h.health = &health{live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger}
+	h.health = &health{
+		live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger, told: map[string]bool{}, passing: map[string]bool{},
+	}
 	return h, nil
 }
 
