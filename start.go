@@ -260,7 +260,7 @@ func (c *Cluster) maxCalls() int {
 func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.broker = nodestreams.New(nodestreams.Config{
 		Machine:  func(ctx context.Context, node string) (string, bool, error) { return claim.Machine(ctx, c.store, node) },
-		MaxCalls: c.maxCalls(), Logger: c.cfg.Logger,
+		MaxCalls: c.maxCalls(), Shared: len(c.cfg.EtcdEndpoints) > 0, Logger: c.cfg.Logger,
 	})
 	p.usages = &usages{streams: p.broker}
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})

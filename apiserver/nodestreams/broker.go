@@ -26,6 +26,8 @@ type Config struct {
 	AnswerTimeout time.Duration
 	// MaxCalls is how many calls one node may serve at a time; the constant of this name when zero. More are refused.
 	MaxCalls int
+	// Shared: an agent that does not listen here may listen at another server of the same etcd.
+	Shared bool
 	// Logger gets one line when an agent begins or ceases to listen; discarded when nil.
 	Logger *slog.Logger
 }
@@ -47,9 +49,14 @@ func New(cfg Config) *Broker {
 		cfg.MaxCalls = MaxCalls
 	}
 	b := &Broker{machine: cfg.Machine}
+	absent := " (simulated nodes serve neither logs nor exec, attach and port-forward)"
+	if cfg.Shared {
+		absent = " to this server: a node that is Ready is connected to another one of the same etcd, which can be asked" +
+			absent
+	}
 	b.streams = calls.New[*nodev1rpc.Call](calls.Config{
 		Who:    func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
-		Absent: " (simulated nodes serve neither logs nor exec, attach and port-forward)",
+		Absent: absent,
 		MayServe: func(ctx context.Context, node string) error {
 			// While the Node is deleted, who has listened for it goes on: its pods are still there.
 			_, err := b.mayServe(ctx, node)

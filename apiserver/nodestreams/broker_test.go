@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -442,6 +443,17 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 		}
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("told after %v", took)
+		}
+	})
+}
+
+// Where another server may have the agent, nobody is told that it is away.
+func TestAgentOfAnotherServer(t *testing.T) {
+	inRig(t, nodestreams.Config{Shared: true}, func(r *rig) {
+		res := <-r.ask(t.Context(), "n")
+		if !apierrors.Is(res.err, apierrors.ServiceUnavailable) ||
+			!strings.Contains(res.err.Error(), "not connected to this server: a node that is Ready is connected to another") {
+			t.Error(res.err)
 		}
 	})
 }
