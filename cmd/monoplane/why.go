@@ -21,7 +21,7 @@ import (
 
 func newWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "why POD | KIND/NAME | -f FILE",
+		Use:   "why POD | KIND/NAME | KIND NAME | -f FILE",
 		Short: "Say why a pod is pending, where it would go, or why a workload does not get on",
 		Long: `Asks the scheduler of a running cluster what it thinks of every node for a pod: which plugins refuse the
 node and why, or how its plugins rate it. The pod is one of the cluster, or one described in a file, which is
@@ -32,7 +32,7 @@ budgets hold its pods, and its pods by what each of them waits for.`,
 		Example: `  monoplane why web-1
   monoplane why deployment/web
   monoplane why -f pod.yaml -o yaml`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 	}
 	dir := addDataDir(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "",
@@ -44,6 +44,10 @@ budgets hold its pods, and its pods by what each of them waits for.`,
 		show, ok := whyOutputs[*output]
 		if !ok {
 			return fmt.Errorf("--output: %q is not one of table, json and yaml", *output)
+		}
+		args, err := whyTarget(args)
+		if err != nil {
+			return err
 		}
 		if len(args) == 1 && *file == "" {
 			if kind, name, ok := workload(args[0]); ok {
@@ -72,6 +76,17 @@ budgets hold its pods, and its pods by what each of them waits for.`,
 		return show(cmd.OutOrStdout(), review)
 	}
 	return cmd
+}
+
+// whyTarget joins a kind and a name that are two words, as kubectl takes them, too.
+func whyTarget(args []string) ([]string, error) {
+	if len(args) < 2 {
+		return args, nil
+	}
+	if strings.Contains(args[0]+args[1], "/") {
+		return nil, fmt.Errorf("%s %s: one thing is asked about at a time, as KIND/NAME or KIND NAME", args[0], args[1])
+	}
+	return []string{args[0] + "/" + args[1]}, nil
 }
 
 // workload reads "deployment/web"; ok is false for the name of a pod, with its kind or without.

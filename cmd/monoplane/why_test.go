@@ -61,6 +61,8 @@ func TestWhyRefuses(t *testing.T) {
 		"no such file":                              {"why", "-f", file + "x"},
 		`"wide" is not one of table, json and yaml`: {"why", "p", "-o", "wide"},
 		"no cluster has run on":                     {"why", "p", "--data-dir", t.TempDir()},
+		"it has no kubeconfig":                      {"why", "pod", "p", "--data-dir", t.TempDir()},
+		"as KIND/NAME or KIND NAME":                 {"why", "pod/p", "q"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), programName, args, &stdout, &stderr); code != 1 || stdout.Len() > 0 ||
