@@ -37,6 +37,8 @@ type MachineConfig struct {
 	SystemReserved, KubeReserved map[string]string
 	// MaxPods is how many pods the node takes, 110 by default; PodsPerCore bounds it further when positive.
 	MaxPods, PodsPerCore int
+	// PodMaxPIDs is how many processes and threads each pod may have; any number when not positive.
+	PodMaxPIDs int64
 	// AllowedUnsafeSysctls are the kernel parameters that pods may set beyond the safe ones: names such as
 	// net.core.somaxconn, and beginnings with an asterisk such as kernel.msg*. Only what belongs to a pod alone can be
 	// allowed: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*. spec: SEC-1
@@ -94,7 +96,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	}
 	cfg.CompletePod, cfg.KernelLog = pod.Complete, oom.Log
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
-	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
+	cfg.MaxPods, cfg.PodsPerCore, cfg.PodMaxPIDs = m.MaxPods, m.PodsPerCore, m.PodMaxPIDs
 	cfg.AllowedUnsafeSysctls = m.AllowedUnsafeSysctls
 	cfg.Eviction, cfg.ImageGC, cfg.Shutdown, cfg.MemoryQoS = m.Eviction, m.ImageGC, m.Shutdown, m.MemoryQoS
 	cfg.PullCredentials, cfg.SeccompDefault = m.PullCredentials, m.SeccompDefault

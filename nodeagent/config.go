@@ -117,6 +117,8 @@ type Config struct {
 	SystemReserved, KubeReserved map[string]string
 	// MaxPods is how many pods the node takes; what Machine says when zero. PodsPerCore bounds it further when positive.
 	MaxPods, PodsPerCore int
+	// PodMaxPIDs is how many processes and threads each pod may have; any number when not positive.
+	PodMaxPIDs int64
 	// AllowedUnsafeSysctls are the kernel parameters that pods may set beyond those that are safe for others: names, and
 	// beginnings of names with an asterisk, such as net.core.*. spec: SEC-1
 	AllowedUnsafeSysctls []string

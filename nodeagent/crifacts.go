@@ -26,7 +26,7 @@ func (a *Agent) nodeFacts() criconfig.Node {
 	n := criconfig.Node{
 		SeccompDir: a.cfg.SeccompDir, SeccompDefault: a.cfg.SeccompDefault, ClusterDomain: a.cfg.ClusterDomain,
 		Memory:    bytesOf(a.cfg.Machine.Capacity["memory"]),
-		MemoryQoS: a.cfg.MemoryQoS, PageSize: int64(os.Getpagesize()),
+		MemoryQoS: a.cfg.MemoryQoS, PodMaxPIDs: a.cfg.PodMaxPIDs, PageSize: int64(os.Getpagesize()),
 	}
 	for _, ip := range a.cfg.ClusterDNS {
 		n.ClusterDNS = append(n.ClusterDNS, ip.String())

@@ -86,7 +86,7 @@ func (j job) prepareGroup() error {
 	g := j.agent.groups
 	if g == nil {
 		if whole := j.pod.GetSpec().GetResources().GetLimits(); !j.agent.limitsPods && !j.agent.cfg.Simulated &&
-			(whole[podlevel.CPU] != nil || whole[podlevel.Memory] != nil) {
+			(whole[podlevel.CPU] != nil || whole[podlevel.Memory] != nil || j.agent.cfg.PodMaxPIDs > 0) {
 			return errors.New("the container runtime has cgroups of its own, or does not say how it names them")
 		}
 		return nil

@@ -24,6 +24,7 @@ type machineOptions struct {
 
 	systemReserved, kubeReserved map[string]string
 	maxPods, podsPerCore         int
+	podMaxPIDs                   int64
 	unsafeSysctls                []string
 
 	evictionHard, evictionSoft, softGrace, minimumReclaim []string
@@ -49,6 +50,8 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"what pods may not use because this program and the container runtime need it")
 	flags.IntVar(&o.maxPods, "max-pods", 110, "how many pods the node takes")
 	flags.IntVar(&o.podsPerCore, "pods-per-core", 0, "how many pods the node takes for each cpu; 0 for any number")
+	flags.Int64Var(&o.podMaxPIDs, "pod-max-pids", -1,
+		"how many processes and threads each pod may have; -1 for any number")
 	flags.StringSliceVar(&o.unsafeSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set "+
 		"beyond the safe ones: names, or what names begin with and an asterisk, of kernel.shm*, kernel.msg*, kernel.sem, "+
 		"fs.mqueue.* and net.*")
@@ -128,6 +131,9 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 	}
 	if o.maxPods != 110 {
 		m.MaxPods = o.maxPods
+	}
+	if o.podMaxPIDs > 0 {
+		m.PodMaxPIDs = o.podMaxPIDs
 	}
 	if o.images == (gc.Policy{High: 85, Low: 80, MinAge: 2 * time.Minute}) {
 		m.ImageGC = gc.Policy{}

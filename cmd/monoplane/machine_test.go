@@ -15,7 +15,7 @@ import (
 func TestMachineFlags(t *testing.T) {
 	cfg, _, err := upConfig(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
 		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
-		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
+		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5", "--pod-max-pids=99",
 		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s",
 		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos", "--seccomp-default",
 		"--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn")
@@ -23,8 +23,8 @@ func TestMachineFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := monoplane.MachineConfig{
-		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5, MemoryQoS: true,
-		SystemReserved: map[string]string{"cpu": "500m"}, SeccompDefault: true,
+		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5, PodMaxPIDs: 99,
+		MemoryQoS: true, SystemReserved: map[string]string{"cpu": "500m"}, SeccompDefault: true,
 		AllowedUnsafeSysctls: []string{"kernel.msg*", "net.core.somaxconn"},
 		Eviction: eviction.Settings{
 			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},

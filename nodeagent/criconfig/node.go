@@ -23,6 +23,8 @@ type Node struct {
 	Swap bool
 	// MemoryQoS asks for memory to be reserved and throttled by class, where cgroups can (QOS-3).
 	MemoryQoS bool
+	// PodMaxPIDs is how many processes and threads a pod may have; any number when not positive.
+	PodMaxPIDs int64
 	// PageSize is the size of a page of memory.
 	PageSize int64
 }

@@ -186,6 +186,9 @@ func overhead(spec *corev1.PodSpec) *runtimeapi.LinuxContainerResources {
 	return cgroup(cpu, cpu, amount(o, podlevel.Memory))
 }
 
+// maxPIDs is the setting of a cgroup that limits its processes and threads.
+const maxPIDs = "pids.max"
+
 // PodResources returns the settings of the cgroup of a pod, in which those of its containers are. Processor time and
 // memory are limited only if the pod says so or every container does, since one without a limit may use what there is.
 // spec: INIT-8, QOS-3
@@ -193,12 +196,18 @@ func PodResources(p *corev1.Pod, f Facts) *runtimeapi.LinuxContainerResources {
 	spec, n := p.GetSpec(), f.node()
 	class := qos.Of(p)
 	requests, limits := podlevel.Requests(spec), podlevel.LimitsForItself(spec)
-	var reserved map[string]string
+	var unified map[string]string
+	if n.PodMaxPIDs > 0 {
+		unified = map[string]string{maxPIDs: strconv.FormatInt(n.PodMaxPIDs, 10)}
+	}
 	if q, _ := requests.Get(podlevel.Memory); n.MemoryQoS && n.CgroupV2 && q.Sign() > 0 {
-		reserved = map[string]string{reservation(p): strconv.FormatInt(q.Value(), 10)}
+		if unified == nil {
+			unified = make(map[string]string, 1)
+		}
+		unified[reservation(p)] = strconv.FormatInt(q.Value(), 10)
 	}
 	if class == qos.BestEffort { // of which there may be an overhead
-		return &runtimeapi.LinuxContainerResources{CpuShares: minShares, Unified: reserved}
+		return &runtimeapi.LinuxContainerResources{CpuShares: minShares, Unified: unified}
 	}
 	request, _ := requests.Get(podlevel.CPU)
 	cpu, memory := int64(0), int64(0)
@@ -217,7 +226,7 @@ func PodResources(p *corev1.Pod, f Facts) *runtimeapi.LinuxContainerResources {
 			r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size, Limit: limit})
 		}
 	}
-	r.Unified = reserved
+	r.Unified = unified
 	return r
 }
 

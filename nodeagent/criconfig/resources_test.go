@@ -141,6 +141,8 @@ func TestPodResources(t *testing.T) {
 	node := criconfig.Node{Memory: 1000, HugePages: []string{"2MB"}}
 	v2 := node
 	v2.CgroupV2, v2.MemoryQoS = true, true
+	few := v2
+	few.PodMaxPIDs = 50
 	for _, c := range []struct {
 		name     string
 		pod      *corev1.Pod
@@ -163,6 +165,8 @@ func TestPodResources(t *testing.T) {
 		{"guaranteed memory", asking(nil, nil, asks("cpu=1 memory=10", "cpu=1 memory=10")), "", v2,
 			"memory.min=10 memory=10 quota=100000 shares=1024"},
 		{"burstable memory", asking(nil, nil, asks("memory=10", "")), "", v2, "memory.low=10 shares=2"},
+		{"few processes", asking(nil, nil, asks("memory=10", "")), "", few, "memory.low=10 pids.max=50 shares=2"},
+		{"few processes of the least class", asking(nil, nil, asks("", "")), "", few, "pids.max=50 shares=2"},
 	} {
 		c.pod.Spec.Overhead = amounts(c.overhead)
 		if got := show(criconfig.PodResources(c.pod, criconfig.Facts{Node: &c.node})); got != c.want {

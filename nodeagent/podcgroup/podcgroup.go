@@ -137,7 +137,8 @@ func (g *Groups) Settle(ctx context.Context, uid, class string, r *runtimeapi.Li
 	if r.GetMemoryLimitInBytes() > 0 {
 		args = append(args, "MemoryMax="+strconv.FormatInt(r.GetMemoryLimitInBytes(), 10))
 	}
-	for _, s := range [...]struct{ setting, property string }{{"memory.min", "MemoryMin"}, {"memory.low", "MemoryLow"}} {
+	for _, s := range [...]struct{ setting, property string }{{"memory.min", "MemoryMin"}, {"memory.low", "MemoryLow"},
+		{maxPIDs, "TasksMax"}} {
 		if v := r.GetUnified()[s.setting]; v != "" {
 			args = append(args, s.property+"="+v)
 		}
@@ -179,7 +180,10 @@ func (g *Groups) hierarchies() []string {
 }
 
 // controllers are those whose settings pods need.
-var controllers = [...]string{"cpu", "memory", "hugetlb"}
+var controllers = [...]string{"cpu", "memory", "hugetlb", "pids"}
+
+// maxPIDs limits processes and threads, by the same name in both versions.
+const maxPIDs = "pids.max"
 
 // mkdir makes a group, and in cgroup2 lets it have what the group above has.
 func (g *Groups) mkdir(group string) error {
@@ -240,6 +244,9 @@ func (g *Groups) set(group string, r *runtimeapi.LinuxContainerResources) error 
 		all = []setting{{"cpu", "cpu.shares", number(max(2, r.GetCpuShares()))},
 			{"cpu", "cpu.cfs_period_us", number(max(r.GetCpuPeriod(), 100_000))}, {"cpu", "cpu.cfs_quota_us", number(quota)},
 			{"memory", "memory.limit_in_bytes", number(memory)}}
+		if n := r.GetUnified()[maxPIDs]; n != "" {
+			all = append(all, setting{"pids", maxPIDs, n})
+		}
 	}
 	for _, h := range r.GetHugepageLimits() {
 		s := setting{"", "hugetlb." + h.GetPageSize() + ".max", strconv.FormatUint(h.GetLimit(), 10)}

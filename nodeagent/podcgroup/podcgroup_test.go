@@ -37,7 +37,7 @@ func text(t *testing.T, parts ...string) string {
 }
 
 var limits = &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 150000, CpuPeriod: 100000,
-	MemoryLimitInBytes: 1 << 20, Unified: map[string]string{"memory.low": "1000"},
+	MemoryLimitInBytes: 1 << 20, Unified: map[string]string{"memory.low": "1000", "pids.max": "50"},
 	HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}}}
 
 func TestParent(t *testing.T) {
@@ -59,7 +59,7 @@ func TestVersionOne(t *testing.T) {
 	const pod, other = "monoplane/burstable/podu", "monoplane/burstable/podo"
 	root := tree(t, "cpu/"+pod+"/cpu.shares", "cpu/"+pod+"/cpu.cfs_period_us", "cpu/"+pod+"/cpu.cfs_quota_us",
 		"memory/"+pod+"/memory.limit_in_bytes", "hugetlb/"+pod+"/hugetlb.2MB.limit_in_bytes",
-		"cpu/"+other+"/cpu.shares", "cpu/monoplane/burstable/cpu.shares", "pids/"+pod+"/x")
+		"cpu/"+other+"/cpu.shares", "cpu/monoplane/burstable/cpu.shares", "pids/"+pod+"/pids.max")
 	if err := os.WriteFile(filepath.Join(root, "cpu", other, "cpu.shares"), []byte("100\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,7 @@ func TestVersionOne(t *testing.T) {
 		"cpu/" + pod + "/cpu.shares": "512", "cpu/" + pod + "/cpu.cfs_quota_us": "150000",
 		"cpu/" + pod + "/cpu.cfs_period_us": "100000", "memory/" + pod + "/memory.limit_in_bytes": "1048576",
 		"hugetlb/" + pod + "/hugetlb.2MB.limit_in_bytes": "4194304", "cpu/monoplane/burstable/cpu.shares": "614",
+		"pids/" + pod + "/pids.max": "50",
 	} {
 		if got := text(t, root, file); got != want {
 			t.Errorf("%s: %q, want %s", file, got, want)
@@ -110,7 +111,7 @@ func TestVersionTwo(t *testing.T) {
 	const pod = "monoplane/podu"
 	root := tree(t, "cgroup.controllers", "cgroup.subtree_control", "monoplane/cgroup.controllers",
 		"monoplane/cgroup.subtree_control", pod+"/cpu.weight", pod+"/cpu.max", pod+"/memory.max", pod+"/memory.low",
-		pod+"/hugetlb.2MB.max", "monoplane/memory.low")
+		pod+"/hugetlb.2MB.max", pod+"/pids.max", "monoplane/memory.low")
 	if err := os.WriteFile(filepath.Join(root, "monoplane/cgroup.controllers"), []byte("memory\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestVersionTwo(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"cpu.weight": "20", "cpu.max": "150000 100000", "memory.max": "1048576", "memory.low": "1000",
-		"hugetlb.2MB.max": "4194304", "../cgroup.subtree_control": "+memory",
+		"hugetlb.2MB.max": "4194304", "pids.max": "50", "../cgroup.subtree_control": "+memory",
 	} {
 		if got := text(t, root, pod, file); got != want {
 			t.Errorf("%s: %q, want %s", file, got, want)
@@ -215,7 +216,7 @@ func TestSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "set-property --runtime monoplane-burstable-poda_b.slice CPUWeight=20 CPUQuota=150% MemoryMax=1048576 " +
-		"MemoryLow=1000"
+		"MemoryLow=1000 TasksMax=50"
 	if len(ran) != 1 || ran[0] != want {
 		t.Errorf("%q, want %s", ran, want)
 	}

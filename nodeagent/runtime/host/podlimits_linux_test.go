@@ -70,6 +70,20 @@ func testPodLimits(
 		}
 		n.reopen()
 	}
+	few := &runtimeapi.LinuxContainerResources{Unified: map[string]string{"pids.max": "60"}}
+	if _, err := n.UpdatePodSandboxResources(t.Context(), &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: sb, Resources: few,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.podSetting(sb, "pids.max"); got != "60" {
+		t.Errorf("the pod's processes are limited to %q", got)
+	}
+	many := n.run(sb, of(containerConfig("many", "/bin/sh", "-c", `i=0
+while [ $i -lt 70 ]; do sleep 100 & i=$((i+1)); done`)))
+	if st := n.wait(many); st.GetExitCode() == 0 || !strings.Contains(n.logText(many), "fork") {
+		t.Errorf("a pod with more processes than it may have: %v, %s", st, n.logText(many))
+	}
 }
 
 // podSetting reads what is set for a pod, in the words of one of the two versions of cgroups; empty for nothing.
