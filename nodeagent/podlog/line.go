@@ -6,7 +6,7 @@
 //
 // Reading is bounded in memory whatever a file holds; lines that are not in the format are left out. A file that is
 // missing reads as empty. Rotated files are kept for the operator, but Read, like Kubernetes, reads only the
-// newest.
+// newest, unless so many lines from the end are asked for that they begin in another.
 package podlog
 
 import (

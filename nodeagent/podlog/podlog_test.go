@@ -70,6 +70,54 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Right after a rotation the last lines are still those that were written last, also while there is no new file yet.
+// spec: CTR-8
+func TestTailAfterRotation(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "0.log")
+		tail := func(n int64) string {
+			var got strings.Builder
+			if err := Read(t.Context(), path, Options{Tail: n, Limit: -1}, never,
+				func(b []byte) error { got.Write(b); return nil }); err != nil {
+				t.Error(err)
+			}
+			return strings.ReplaceAll(got.String(), "\n", " ")
+		}
+		for _, lines := range []string{"a b c", "d", ""} {
+			var text strings.Builder
+			for line := range strings.FieldsSeq(lines) {
+				text.WriteString("2026-01-01T00:00:01Z stdout F " + line + "\n")
+			}
+			if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if lines == "" {
+				break
+			}
+			if err := Rotate(path, 1, 9, time.Now(), func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Nanosecond) // files moved aside are named by the time
+		}
+		same := func(when string) {
+			for n, want := range map[int64]string{-1: "", 0: "", 1: "d ", 2: "c d ", 4: "a b c d ", 99: "a b c d "} {
+				if got := tail(n); got != want {
+					t.Errorf("%s the last %d lines are %q, want %q", when, n, got, want)
+				}
+			}
+		}
+		same("in an empty file")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		same("without a file")
+		if got := Last(path, 2, 3); got != "\nd\n" {
+			t.Errorf("the end is %q", got)
+		}
+	})
+}
+
 // A log that is written, rotated and ended while it is followed is read whole.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()

@@ -43,7 +43,11 @@ const (
 func Read(ctx context.Context, path string, o Options, running func() bool, out func([]byte) error) error {
 	r := &reader{options: o, out: out, lineStart: true, left: o.Limit}
 	defer r.close()
-	tail, at, settled, missing := o.Tail, path, false, 0
+	at, tail, err := begin(path, o.Tail)
+	if err != nil {
+		return err
+	}
+	settled, missing := false, 0
 	for {
 		ends := !o.Follow || !running() // before the read: what is written until then must be seen
 		if r.file == nil {
@@ -126,7 +130,7 @@ func (r *reader) open(path string, tail int64) error {
 	if err != nil {
 		return err
 	}
-	at, err := tailStart(f, tail)
+	at, _, err := tailStart(f, tail)
 	if err == nil {
 		at = max(at, dataStart(f))
 		_, err = f.Seek(at, io.SeekStart)
@@ -283,35 +287,69 @@ func (r *reader) next(path string) (string, error) {
 	return order[0], nil
 }
 
-// tailStart returns where the last n lines of f begin; 0 for a negative n.
-func tailStart(f *os.File, n int64) (int64, error) {
-	if n < 0 {
+// begin returns the file in which the last n lines of the log begin, and how many of them it has: right after a
+// rotation the newest file has few.
+func begin(path string, n int64) (string, int64, error) {
+	if n <= 0 {
+		return path, n, nil
+	}
+	files, err := Files(path)
+	if err != nil {
+		return path, n, err
+	}
+	aside := slices.DeleteFunc(files, func(name string) bool { return name == path })
+	for at := path; ; aside = aside[:len(aside)-1] {
+		has, err := count(at, n)
+		if err != nil || has == n || len(aside) == 0 {
+			return at, n, err
+		}
+		at, n = aside[len(aside)-1], n-has
+	}
+}
+
+// count returns how many lines a file has, of the last n at most: none if it is not there.
+func count(path string, n int64) (int64, error) {
+	f, err := openLog(path)
+	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
-	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return 0, err
 	}
-	if n == 0 {
-		return end, nil
+	defer f.Close()
+	_, has, err := tailStart(f, n)
+	return has, err
+}
+
+// tailStart returns where the last n lines of f begin, and how many it has of them; 0 for a negative n.
+func tailStart(f *os.File, n int64) (at, has int64, err error) {
+	if n < 0 {
+		return 0, 0, nil
+	}
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n == 0 || end == 0 {
+		return end, 0, nil
 	}
 	block := make([]byte, 4<<10)
-	for at, lines := end, int64(0); at > 0; {
+	for at := end; at > 0; {
 		size := min(int64(len(block)), at)
 		at -= size
 		if _, err := f.ReadAt(block[:size], at); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		for i := size - 1; i >= 0; i-- {
 			if block[i] != '\n' || at+i == end-1 {
 				continue // the last line's own end does not count
 			}
-			if lines++; lines == n {
-				return at + i + 1, nil
+			if has++; has == n {
+				return at + i + 1, n, nil
 			}
 		}
 	}
-	return 0, nil
+	return 0, has + 1, nil
 }
 
 // Last returns the text of the last lines of a log, at most so many bytes from its end; empty when it cannot be
