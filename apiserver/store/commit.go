@@ -296,6 +296,9 @@ func (s *Store) writeError(err error) error {
 		return apierrors.New(apierrors.ServiceUnavailable, "the database is full: %v", err).WithRetryAfter(10)
 	case errors.Is(err, etcd.ErrUnavailable):
 		return unavailable(err)
+	case errors.Is(err, etcd.ErrDisk):
+		return apierrors.New(apierrors.ServiceUnavailable, "%v; reads go on, and writes do when that is mended", err).
+			WithRetryAfter(10)
 	case errors.Is(err, etcd.ErrTimeout):
 		return apierrors.New(apierrors.Timeout, "etcd did not answer in time; the write may still happen").WithRetryAfter(1)
 	case errors.Is(err, etcd.ErrBusy):

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runChild() || fillDisk() {
+	if runChild() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -47,6 +47,8 @@ var (
 	ErrBusy = errors.New("too many requests")
 	// ErrUnavailable says that etcd cannot be reached, or that too few of its members run and agree.
 	ErrUnavailable = errors.New("etcd is not available (do most of its members run, and is it reached?)")
+	// ErrDisk says that the disk of an embedded etcd is full, or cannot be written to. The request was not carried out.
+	ErrDisk = errors.New("the disk cannot be written to")
 	// ErrClosed says that the client has been closed.
 	ErrClosed = errors.New("etcd is stopped")
 )

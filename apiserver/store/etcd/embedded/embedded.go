@@ -97,6 +97,7 @@ type Embedded struct {
 	// acknowledged is the newest revision that a caller of Txn has been told.
 	acknowledged atomic.Int64
 	batch        *batch
+	disk         disk
 	clock        clock
 	// limit is etcd.CallLimit.
 	limit time.Duration
@@ -137,6 +138,7 @@ func Start(ctx context.Context, cfg Config, verify func(key, value []byte) error
 	if err == nil {
 		err = checkRestored(cfg.Dir)
 	}
+	e.disk.dir, e.disk.database = cfg.Dir, sc.BackendPath()
 	var replayed uint64
 	if err == nil {
 		replayed, err = checkDir(sc, verify)
@@ -453,6 +455,9 @@ func callFor[T any](
 
 // Txn runs one transaction.
 func (e *Embedded) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	if err := e.canWrite(req); err != nil {
+		return nil, err
+	}
 	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) {
 		return readAgain(ctx, func() (*etcdserverpb.TxnResponse, error) { return e.srv.Txn(ctx, req) })
 	})
@@ -501,6 +506,9 @@ func (e *Embedded) Revision(context.Context) (int64, error) {
 
 // Grant makes a lease of ttl seconds.
 func (e *Embedded) Grant(ctx context.Context, ttl int64) (int64, error) {
+	if err := e.diskError(); err != nil {
+		return 0, err
+	}
 	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
 		return e.srv.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: ttl})
 	})
@@ -509,6 +517,9 @@ func (e *Embedded) Grant(ctx context.Context, ttl int64) (int64, error) {
 
 // Compact discards the history before revision.
 func (e *Embedded) Compact(ctx context.Context, revision int64) error {
+	if err := e.diskError(); err != nil {
+		return err
+	}
 	_, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision})
 	})

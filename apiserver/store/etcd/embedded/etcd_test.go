@@ -222,7 +222,7 @@ func TestFatalErrors(t *testing.T) {
 }
 
 // Why a log that ends in half a record cannot be mended is part of the error. A server that fails so would leave
-// goroutines behind; the store's TestFullDisk has one, and a disk that is full.
+// goroutines behind.
 //
 // spec: DEL-13
 func TestNotRepaired(t *testing.T) {

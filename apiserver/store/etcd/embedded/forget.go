@@ -15,6 +15,9 @@ import (
 // a hundred megabytes when the last hundred writes were of a megabyte each. They are on the disk. It is done by as
 // many entries that change nothing.
 func (e *Embedded) ForgetLog(ctx context.Context) error {
+	if err := e.diskError(); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for range logEntries + 1 {
 		g.Go(func() error {

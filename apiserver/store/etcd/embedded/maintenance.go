@@ -16,6 +16,9 @@ import (
 // Relieve makes room after ErrNoSpace: it discards the history before revision, gives the freed pages back to
 // the file system if there are any, and then switches the alarm off that makes etcd refuse writes.
 func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
+	if err := e.diskError(); err != nil {
+		return err
+	}
 	_, err := callFor(ctx, e, etcd.RoomLimit, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true})
 	})
@@ -26,6 +29,7 @@ func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
 	_, err = callFor(ctx, e, etcd.RoomLimit, func(context.Context) (struct{}, error) {
 		return struct{}{}, e.srv.Defragment()
 	})
+	e.disk.replaced()
 	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
 	}
