@@ -295,7 +295,7 @@ func (s *Store) writeError(err error) error {
 	case errors.Is(err, etcd.ErrNoSpace):
 		return apierrors.New(apierrors.ServiceUnavailable, "the database is full: %v", err).WithRetryAfter(10)
 	case errors.Is(err, etcd.ErrUnavailable):
-		return unavailable(err)
+		return unavailable(fmt.Errorf("%w; the write may still have happened", err))
 	case errors.Is(err, etcd.ErrDisk):
 		return apierrors.New(apierrors.ServiceUnavailable, "%v; reads go on, and writes do when that is mended", err).
 			WithRetryAfter(10)

@@ -45,7 +45,8 @@ var (
 	ErrTimeout = errors.New("request timed out")
 	// ErrBusy says that too much is waiting to be applied. The request was not carried out.
 	ErrBusy = errors.New("too many requests")
-	// ErrUnavailable says that etcd cannot be reached, or that too few of its members run and agree.
+	// ErrUnavailable says that etcd cannot be reached, or that too few of its members run and agree. The outcome of a
+	// request is unknown: a connection may end when it has been sent.
 	ErrUnavailable = errors.New("etcd is not available (do most of its members run, and is it reached?)")
 	// ErrDisk says that the disk of an embedded etcd is full, or cannot be written to. The request was not carried out.
 	ErrDisk = errors.New("the disk cannot be written to")
