@@ -206,12 +206,13 @@ func (s *Store) searchLayout(from content, top []byte) (out []found, skipped []s
 	return out, skipped, nil
 }
 
-// kindOf says what an index has that is no image of a container, by what it says itself; empty for what may be one.
+// kindOf says what an index has that is no image of a container, by what it says itself; empty for what may be one. Of
+// an image some name the type of its configuration there.
 func kindOf(d v1.Descriptor) string {
 	switch {
 	case d.Annotations["vnd.docker.reference.type"] != "":
 		return "of the kind " + d.Annotations["vnd.docker.reference.type"]
-	case d.ArtifactType != "" && !types.MediaType(d.ArtifactType).IsConfig(): // Of an image some name its configuration.
+	case d.ArtifactType != "" && d.Platform == nil && !types.MediaType(d.ArtifactType).IsConfig():
 		return "an artifact of the type " + d.ArtifactType
 	case d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() && !d.MediaType.IsSchema1():
 		return "of the media type " + string(d.MediaType)
