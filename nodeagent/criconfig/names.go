@@ -96,17 +96,19 @@ func hostnameFields(p *corev1.Pod) string {
 const HostsPath = "/etc/hosts"
 
 // Hosts returns the text of a pod's hosts file: its own name at its addresses, and the aliases that it asks for. The
-// file of a pod on the node's network begins with the node's own, which is given. spec: LIFE-8
+// file of a pod on the node's network begins with the node's own, which is given. The comments are those of kubelets.
+// spec: LIFE-8
 func Hosts(p *corev1.Pod, f Facts, ofNode []byte) []byte {
 	var b strings.Builder
-	b.WriteString("# This file is the pod's. It is written anew when a container starts.\n")
 	if p.GetSpec().GetHostNetwork() {
+		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
 		b.Write(ofNode)
 		if n := len(ofNode); n > 0 && ofNode[n-1] != '\n' {
 			b.WriteByte('\n')
 		}
 	} else {
-		b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n" +
+		b.WriteString("# Kubernetes-managed hosts file.\n" +
+			"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n" +
 			"fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
 		host, domain := names(p, f)
 		for _, ip := range f.PodIPs {
@@ -119,7 +121,7 @@ func Hosts(p *corev1.Pod, f Facts, ofNode []byte) []byte {
 		}
 	}
 	if aliases := p.GetSpec().GetHostAliases(); len(aliases) > 0 {
-		b.WriteString("\n# Of hostAliases.\n")
+		b.WriteString("\n# Entries added by HostAliases.\n")
 		for _, a := range aliases {
 			b.WriteString(a.GetIp() + "\t" + strings.Join(a.GetHostnames(), "\t") + "\n")
 		}

@@ -68,6 +68,10 @@ func TestHosts(t *testing.T) {
 	p := pod()
 	p.Spec.HostAliases = []*corev1.HostAlias{{Ip: "10.0.0.1", Hostnames: []string{"a", "b.c"}}, {Ip: "::5"}}
 	text := string(criconfig.Hosts(p, inCluster, nil))
+	if !strings.HasPrefix(text, "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n") ||
+		!strings.Contains(text, "\n\n# Entries added by HostAliases.\n10.0.0.1\t") {
+		t.Error(text)
+	}
 	if !strings.Contains(text, "\n127.0.0.1\tlocalhost\n") || !strings.Contains(text, "\n2.2.2.2\tp\n2::2\tp\n") ||
 		!strings.HasSuffix(text, "\n10.0.0.1\ta\tb.c\n::5\t\n") {
 		t.Error(text)
@@ -78,7 +82,8 @@ func TestHosts(t *testing.T) {
 		t.Error(text)
 	}
 	p.Spec.HostNetwork = true
-	if text := string(criconfig.Hosts(p, inCluster, []byte("1.1.1.1 node"))); strings.Contains(text, "localhost") ||
+	if text := string(criconfig.Hosts(p, inCluster, []byte("1.1.1.1 node"))); !strings.HasPrefix(text,
+		"# Kubernetes-managed hosts file (host network).\n1.1.1.1") || strings.Contains(text, "localhost") ||
 		!strings.HasSuffix(text, "\n1.1.1.1 node\n") {
 		t.Error(text)
 	}
