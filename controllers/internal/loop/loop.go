@@ -117,7 +117,7 @@ func (l *Loop[K]) work(ctx context.Context, key K) {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		if !lost(err) && !errors.Is(err, context.Canceled) {
+		if !lost(err) && !l.passing(key, err) && !errors.Is(err, context.Canceled) {
 			l.cfg.Logger.Warn("reconcile failed", "controller", l.cfg.Name, "key", key, "error", err)
 		}
 		l.queue.AddRateLimited(key)
@@ -127,6 +127,15 @@ func (l *Loop[K]) work(ctx context.Context, key K) {
 	default:
 		l.queue.Forget(key)
 	}
+}
+
+// goneTries is how many times in a row something may not be found before that is told.
+const goneTries = 3
+
+// passing reports whether the error may come of an object that has just gone, such as the owner of what is reconciled,
+// and of which the cache does not know that yet.
+func (l *Loop[K]) passing(key K, err error) bool {
+	return apierrors.Is(err, apierrors.NotFound) && l.queue.NumRequeues(key) < goneTries
 }
 
 // lost says that a race was lost to another writer, which is the normal course of things.

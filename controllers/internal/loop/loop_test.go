@@ -61,7 +61,8 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// Races that were lost are tried again without a word; all other failures are told.
+// Races that were lost are tried again without a word; all other failures are told. What is not found may be an owner
+// that has just gone, and is told when it stays so.
 func TestQuietRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind := &object.Kind{Kind: "Pod", Plural: "pods"}
@@ -70,8 +71,10 @@ func TestQuietRaces(t *testing.T) {
 				{Type: "FieldValueInvalid", Field: field, Message: "field is immutable"},
 			}))
 		}
+		gone := fmt.Errorf("patch: %w", apierrors.New(apierrors.NotFound, "gone"))
 		outcomes := []error{
 			apierrors.New(apierrors.Conflict, "lost"), invalid("metadata.uid"), invalid("spec.nodeName"), nil,
+			gone, gone, nil, gone, gone, gone, gone, nil,
 		}
 		var log bytes.Buffer
 		runs := 0
@@ -85,12 +88,14 @@ func TestQuietRaces(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
-		l.Add("a")
-		time.Sleep(time.Hour)
+		for range 3 {
+			l.Add("a")
+			time.Sleep(time.Hour)
+		}
 		cancel()
 		<-done
-		if lines := strings.Count(log.String(), "reconcile failed"); runs != len(outcomes) || lines != 1 ||
-			!strings.Contains(log.String(), "spec.nodeName") {
+		if lines := strings.Count(log.String(), "reconcile failed"); runs != len(outcomes) || lines != 2 ||
+			!strings.Contains(log.String(), "spec.nodeName") || strings.Count(log.String(), "gone") != 1 {
 			t.Errorf("reconciled %d times, log\n%s", runs, &log)
 		}
 	})
