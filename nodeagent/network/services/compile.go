@@ -136,6 +136,11 @@ func (c *compiler) outside(p *corev1.ServicePort, v6 bool, what string, cluster,
 	if spec.GetExternalTrafficPolicy() == local && some {
 		// Clients inside the cluster are not bound to this node's endpoints: their address is not lost on the way.
 		localOnes.Inside = to
+		for _, ip := range c.node.Own {
+			if ip.Is6() == v6 {
+				localOnes.Own = append(localOnes.Own, ip)
+			}
+		}
 		to = c.add("external/"+what, localOnes)
 	}
 	for _, ip := range external {

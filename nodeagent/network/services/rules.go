@@ -63,8 +63,10 @@ type Chain struct {
 	Sources []netip.Prefix
 	// Next is where clients in Sources go.
 	Next string
-	// Inside is where clients from inside the cluster go; the rest of the chain is for the others. Empty for none.
+	// Inside is where clients from inside the cluster go; the rest of the chain is for the others. Empty for none. Own
+	// are addresses of the machine, which is inside, besides those that the namespace has itself.
 	Inside string
+	Own    []netip.Addr
 	// Backends are where connections are led, at random. A chain without them and without Sources drops.
 	Backends []netip.AddrPort
 	// Affinity is the map that remembers clients, for Timeout after their last connection; empty for none.

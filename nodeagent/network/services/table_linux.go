@@ -194,6 +194,20 @@ func (t *table) rules(c Chain, sets nft.NewSet) ([][]expr.Any, error) {
 				&expr.Verdict{Kind: expr.VerdictGoto, Chain: c.Inside},
 			})
 	}
+	if c.Inside != "" && len(c.Own) > 0 {
+		var elements []nftables.SetElement
+		for _, a := range c.Own {
+			elements = append(elements, nftables.SetElement{Key: a.AsSlice()})
+		}
+		set, err := sets(&nftables.Set{KeyType: nft.AddrType(c.V6)}, elements)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, []expr.Any{
+			nft.Source(c.V6, regKey), &expr.Lookup{SourceRegister: regKey, SetName: set.Name, SetID: set.ID},
+			&expr.Verdict{Kind: expr.VerdictGoto, Chain: c.Inside},
+		})
+	}
 	switch {
 	case c.Next != "":
 		if elements := nft.Intervals(nft.Ranges(c.Sources), c.V6); len(elements) > 0 {

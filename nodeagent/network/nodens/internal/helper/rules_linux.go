@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -26,9 +27,16 @@ const afterDNAT = -90
 // beforeDNAT is where another looks at what is sent from here.
 const beforeDNAT = -150
 
+// beforeMasquerade is where we give what leaves another source: before Services do so to what leads back to where it
+// comes from.
+const beforeMasquerade = 99
+
 // afterPolicies is where connections are asked about: behind package policies, so that nobody is asked for what a pod
 // must not reach. Their answers are looked at behind it.
 const afterPolicies = 20
+
+// dnatted is in the status of a connection that was led elsewhere: IPS_DST_NAT.
+const dnatted = 1 << 5
 
 // Directions of a connection's packets: IP_CT_DIR_ORIGINAL, IP_CT_DIR_REPLY.
 const (
@@ -41,11 +49,13 @@ const (
 //	output
 //	  what a socket sends with an address of somebody else      its connection marked
 //	  what refuses a connection so marked                       delivered to its socket
+//	  of a Service, to elsewhere, where the process is the way  back into prerouting
 //	prerouting, behind the translation of Services
 //	  of a connection between pods, from a source of the set    on
 //	  from the machine, of a connection so marked               marked as led by the machine's kernel from now on
 //	  answers to connections so marked                          delivered to their sockets
 //	  what a transparent socket of this namespace waits for     delivered to it, if it is not led so
+//	  of a Service, to elsewhere, where the process is the way  to the process, whoever sends it
 //	  from a pod, with an address that is not the pod's         dropped
 //	  of a connection between pods                              its source put into the set
 //	  from a pod to pods, Services, the node                    on, as routes say
@@ -57,6 +67,12 @@ const (
 //	  of a connection between pods                              on
 //	  to a Service that nobody has translated                   refused
 //	  from a pod to a pod                                       its connection marked as one between pods
+//	postrouting
+//	  of a Service, to the machine, not from a pod              with an address of the node
+//
+// A Service may lead out of the namespace: to a program of the machine, a pod with hostNetwork, or elsewhere. Whoever
+// has come in over the link to the machine would be answered past this namespace, which alone knows what was
+// translated, or not at all: the machine takes nothing over a link that has one of its own addresses.
 //
 // What pods send each other is thus looked at by a few rules from the third packet of a connection on. The sets
 // sources4 and sources6 are what the look at the source has found, for a minute: links, and the addresses that lead to
@@ -91,12 +107,13 @@ func writeRules(want *wire.Setup, ask []expr.Any) error {
 	if err != nil {
 		return err
 	}
-	output(t)
+	output(t, want)
 	prerouting(t, want, sources)
 	if ask != nil {
 		input(t, ask)
 	}
 	forward(t)
+	postrouting(t, want)
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("the rules of the node namespace were refused by nftables: %w", err)
 	}
@@ -106,7 +123,7 @@ func writeRules(want *wire.Setup, ask []expr.Any) error {
 // output marks connections that clients of the machine's ports have by way of a transparent socket. Their answers
 // cannot be told by the socket alone: what a Service's address was translated to on the way there is translated back
 // only when the answer is delivered.
-func output(t *rules.Table) {
+func output(t *rules.Table, want *wire.Setup) {
 	add := t.Chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, beforeDNAT)
 	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true}, expr.CmpOpNeq,
 		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)),
@@ -115,6 +132,42 @@ func output(t *rules.Table) {
 	// from here, to the address of somebody else, from where it would not come back.
 	add = t.Chain("refusals", nftables.ChainTypeRoute, nftables.ChainHookOutput, beforeDNAT)
 	add(answers(), deliver())
+	if want.Process {
+		add = t.Chain("around", nftables.ChainTypeRoute, nftables.ChainHookOutput, afterDNAT)
+		leave(add, want, translated())
+		add(translated(), direction(original), deliver())
+	}
+}
+
+// leave leaves to routes what is for pods, Services and this namespace, of what matches.
+func leave(add rules.Add, want *wire.Setup, match ...[]expr.Any) {
+	accept := rules.Verdict(expr.VerdictAccept)
+	for _, p := range slices.Concat(want.PodRanges, want.ServiceRanges) {
+		add(slices.Concat(match...), rules.In(p, rules.Destination), accept)
+	}
+	add(slices.Concat(match...), rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
+		expr.CmpOpEq, binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)), accept)
+}
+
+// toProcess hands the rest of what matches to the process.
+func toProcess(add rules.Add, want *wire.Setup, match ...[]expr.Any) {
+	leave(add, want, match...)
+	for _, to := range want.TCP {
+		add(slices.Concat(match...), rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}),
+			rules.TProxy(to), deliver())
+	}
+	for _, to := range want.UDP {
+		add(slices.Concat(match...), rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}),
+			rules.TProxy(to), deliver())
+	}
+}
+
+// translated matches connections that are led to another destination than they were made to.
+func translated() []expr.Any {
+	return []expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(dnatted),
+			Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)}}
 }
 
 // answers matches what answers connections that output has marked.
@@ -232,7 +285,11 @@ func prerouting(t *rules.Table, want *wire.Setup, known []sources) {
 	add(answers(), deliver())
 	add(marked(expr.CmpOpNeq, Led), rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0),
 		deliver())
-	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(PodPrefix)), accept)
+	noPod := rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(PodPrefix))
+	if want.Process {
+		toProcess(add, want, noPod, translated(), direction(original))
+	}
+	add(noPod, accept)
 	// What neighbours say to each other.
 	for _, p := range []string{"fe80::/10", "ff02::/16", "::/128"} {
 		add(rules.In(netip.MustParsePrefix(p), rules.Source), accept)
@@ -247,18 +304,37 @@ func prerouting(t *rules.Table, want *wire.Setup, known []sources) {
 	if !want.Process {
 		return
 	}
-	for _, p := range append(append([]netip.Prefix{}, want.PodRanges...), want.ServiceRanges...) {
-		add(rules.In(p, rules.Destination), accept)
-	}
-	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpEq,
-		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)), accept)
-	for _, to := range want.TCP {
-		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}), rules.TProxy(to), deliver())
-	}
-	for _, to := range want.UDP {
-		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rules.TProxy(to), deliver())
-	}
+	toProcess(add, want)
 	rules.Refuse(add, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED)
+}
+
+// postrouting gives what Services lead to the machine an address that is answered to this namespace, and taken by the
+// machine. Pods have one.
+func postrouting(t *rules.Table, want *wire.Setup) {
+	if want.Uplink == "" {
+		return
+	}
+	add := t.Chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, beforeMasquerade)
+	leaves := slices.Concat(rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, []byte(want.Uplink+"\x00")), translated())
+	for _, r := range want.PodRanges {
+		node := r.Masked().Addr().Next()
+		as := []expr.Any{&expr.Immediate{Register: 1, Data: node.AsSlice()},
+			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: familyOf(node), RegAddrMin: 1}}
+		for _, machine := range want.Machine {
+			if machine.Is4() == node.Is4() {
+				add(leaves, rules.In(single(machine), rules.Source), as)
+			}
+		}
+		add(leaves, rules.In(r, rules.Source), rules.Verdict(expr.VerdictAccept))
+		add(leaves, rules.Family(node), as)
+	}
+}
+
+func familyOf(a netip.Addr) uint32 {
+	if a.Is6() {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
 }
 
 // input has the process asked about connections of pods to elsewhere before they are answered. Without the process,
