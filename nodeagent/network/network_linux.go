@@ -107,7 +107,7 @@ func (n *Network) Attach(
 
 // Detach gives back what Attach has given. It is no error if there is nothing.
 func (n *Network) Detach(ctx context.Context, sandbox string) error {
-	if err := n.namespace.Detach(ctx, sandbox); err != nil {
+	if err := n.namespace.Detach(ctx, sandbox, n.register.Owners()[sandbox]...); err != nil {
 		return err
 	}
 	return n.register.Release(sandbox)
@@ -115,11 +115,11 @@ func (n *Network) Detach(ctx context.Context, sandbox string) error {
 
 // Retain detaches all sandboxes but those that there are.
 func (n *Network) Retain(ctx context.Context, exists func(sandbox string) bool) error {
-	for sandbox := range n.register.Owners() {
+	for sandbox, had := range n.register.Owners() {
 		if exists(sandbox) {
 			continue
 		}
-		if err := n.namespace.Detach(ctx, sandbox); err != nil {
+		if err := n.namespace.Detach(ctx, sandbox, had...); err != nil {
 			return err
 		}
 	}

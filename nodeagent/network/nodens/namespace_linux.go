@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/nodeagent/network/conntrack"
 	"monoplane.dev/nodeagent/network/nodens/internal/helper"
 	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
@@ -313,8 +314,10 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 	return Attachment{Link: helper.LinkName(sandbox), Addresses: cfg.Addresses}, nil
 }
 
-// Detach takes away what Attach has made. It may be called for a sandbox that is not connected, or no more.
-func (n *Namespace) Detach(ctx context.Context, sandbox string) error {
+// Detach takes away what Attach has made, and has connection tracking forget what went to and from the addresses that
+// the sandbox had: who has them next must not get it, past its policies. It may be called for a sandbox that is not
+// connected, or no more.
+func (n *Namespace) Detach(ctx context.Context, sandbox string, had ...netip.Addr) error {
 	if err := n.closeHostPorts(sandbox); err != nil {
 		return fmt.Errorf("the ports of the sandbox %s do not end: %w", sandbox, err)
 	}
@@ -322,7 +325,32 @@ func (n *Namespace) Detach(ctx context.Context, sandbox string) error {
 	if err != nil && !errors.Is(err, errNoHelper) {
 		return fmt.Errorf("the sandbox %s cannot be disconnected: %w", sandbox, err)
 	}
+	if err := n.forgetFlows(had); err != nil {
+		return fmt.Errorf("what the sandbox %s was connected to goes on: %w", sandbox, err)
+	}
 	return nil
+}
+
+// forgetFlows has connection tracking forget what goes to and from addresses, in the namespace and on the machine.
+func (n *Namespace) forgetFlows(of []netip.Addr) error {
+	if len(of) == 0 {
+		return nil
+	}
+	families := map[byte]bool{}
+	for _, a := range of {
+		families[familyOf(a)] = true
+	}
+	isOf := func(f conntrack.Flow) bool {
+		return slices.ContainsFunc([]netip.AddrPort{f.Orig.Src, f.Orig.Dst, f.Reply.Src, f.Reply.Dst},
+			func(a netip.AddrPort) bool { return slices.Contains(of, a.Addr()) })
+	}
+	if err := forget(n.Netfilter, families, isOf); err != nil && !errors.Is(err, errNoHelper) { // No namespace, no flows.
+		return err
+	}
+	if n.machine == nil {
+		return nil
+	}
+	return forget(dialNetfilter, families, isOf)
 }
 
 // Attached returns the sandboxes that are connected, and their addresses, as the kernel has them.

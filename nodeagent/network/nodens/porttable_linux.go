@@ -587,36 +587,48 @@ func (t *portTable) forgetStale() {
 
 // forgetFlows has connection tracking forget those of the flows that were led elsewhere of which ended says so.
 func (t *portTable) forgetFlows(ended func(conntrack.Flow) bool) {
-	err := func() error {
-		conn, err := t.netfilter()
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		for _, s := range t.sets() {
-			family := byte(unix.AF_INET)
-			if s.v6 {
-				family = unix.AF_INET6
-			}
-			flows, err := conntrack.Flows(conn, family)
-			if err != nil {
-				return err
-			}
-			for _, f := range flows {
-				if !f.Translated() || !ended(f) {
-					continue
-				}
-				if err := conntrack.Forget(conn, f); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}()
+	families := map[byte]bool{}
+	for _, r := range t.cfg.PodRanges {
+		families[familyOf(r.Addr())] = true
+	}
+	err := forget(t.netfilter, families, func(f conntrack.Flow) bool { return f.Translated() && ended(f) })
 	if err != nil {
 		t.stale, t.text = true, "" // When the table is written anew, it is tried again.
 		t.cfg.Log.Warn("connections through ports of the machine that have ended may go on", "error", err)
 	}
+}
+
+// forget has connection tracking forget flows of families.
+func forget(
+	netfilter func() (*mdlayher.Conn, error), families map[byte]bool, which func(conntrack.Flow) bool,
+) error {
+	conn, err := netfilter()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for family := range families {
+		flows, err := conntrack.Flows(conn, family)
+		if err != nil {
+			return err
+		}
+		for _, f := range flows {
+			if !which(f) {
+				continue
+			}
+			if err := conntrack.Forget(conn, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func familyOf(a netip.Addr) byte {
+	if a.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
 }
 
 // intact tells whether the table is as it was written. Where nobody else has changed anything, that costs nothing.

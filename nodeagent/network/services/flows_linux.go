@@ -3,19 +3,20 @@ package services
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/network/conntrack"
 )
 
-// forgetFlows makes connection tracking forget UDP flows to entries that lead to endpoints where they no longer go, so
-// that their next packet is looked at anew. TCP connections are left to their ends.
+// forgetFlows makes connection tracking forget UDP flows to entries that lead to endpoints where they, from such a
+// client, no longer go, so that their next packet is looked at anew. TCP connections are left to their ends.
 func (a *Applier) forgetFlows(entries map[Entry]bool) error {
-	udp := map[Entry]map[netip.AddrPort]bool{}
+	udp := map[Entry]bool{}
 	for e := range entries {
 		if e.Protocol == "udp" {
-			udp[e] = a.ledger.backends(e)
+			udp[e] = true
 		}
 	}
 	if len(udp) == 0 {
@@ -32,7 +33,7 @@ func (a *Applier) forgetFlows(entries map[Entry]bool) error {
 			return err
 		}
 		for _, f := range flows {
-			if !stale(f, udp) {
+			if !a.stale(f, udp) {
 				continue
 			}
 			if err := conntrack.Forget(conn, f); err != nil {
@@ -43,17 +44,18 @@ func (a *Applier) forgetFlows(entries map[Entry]bool) error {
 	return nil
 }
 
-// stale says whether a flow went to one of the entries and ends where that does not lead.
-func stale(f conntrack.Flow, entries map[Entry]map[netip.AddrPort]bool) bool {
+// stale says whether a flow went to one of the entries and ends where that does not lead its client.
+func (a *Applier) stale(f conntrack.Flow, entries map[Entry]bool) bool {
 	if f.Orig.Protocol != unix.IPPROTO_UDP {
 		return false
 	}
 	v6 := f.Family == unix.AF_INET6
 	e := Entry{Protocol: "udp", V6: v6, Addr: f.Orig.Dst.Addr(), Port: f.Orig.Dst.Port()}
-	if to, ok := entries[e]; ok {
-		return !to[f.Reply.Src]
+	if !entries[e] {
+		e.Addr = netip.Addr{} // a node port, of a flow that was led somewhere
+		if !entries[e] || !f.Translated() {
+			return false
+		}
 	}
-	e.Addr = netip.Addr{}
-	to, ok := entries[e] // a node port, of a flow that was led somewhere
-	return ok && f.Translated() && !to[f.Reply.Src]
+	return !slices.Contains(a.ledger.backends(e, f.Orig.Src.Addr(), a.cfg.Inside), f.Reply.Src)
 }

@@ -119,20 +119,20 @@ func (l *ledger) target(e Entry) string {
 	return ""
 }
 
-// backends returns where connections to an entry may have been led.
-func (l *ledger) backends(e Entry) map[netip.AddrPort]bool {
-	out := map[netip.AddrPort]bool{}
-	for name := l.target(e); name != ""; {
-		c := l.chains[name]
-		for _, b := range c.Backends {
-			out[b] = true
+// backends returns where connections of a client to an entry are led.
+func (l *ledger) backends(e Entry, client netip.Addr, inside []netip.Prefix) []netip.AddrPort {
+	c := l.chains[l.target(e)]
+	has := func(p netip.Prefix) bool { return p.Contains(client) }
+	if c.Next != "" {
+		if !slices.ContainsFunc(c.Sources, has) {
+			return nil
 		}
-		for _, b := range l.chains[c.Inside].Backends {
-			out[b] = true
-		}
-		name = c.Next
+		c = l.chains[c.Next]
 	}
-	return out
+	if c.Inside != "" && (slices.ContainsFunc(inside, has) || slices.Contains(c.Own, client)) {
+		c = l.chains[c.Inside]
+	}
+	return c.Backends
 }
 
 // everything touches all that is wanted.

@@ -371,3 +371,56 @@ func TestConnectionsLiveOn(t *testing.T) {
 		t.Errorf("a new connection reached %q", pod)
 	}
 }
+
+// A UDP flow does not go on to an endpoint that the policy of its way no longer lets its client come to.
+func TestFlowsEndWithTheirPolicy(t *testing.T) {
+	w := newWorld(t)
+	s := func(policy, sources string) *corev1.Service {
+		return service("web", "10", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = "LoadBalancer", policy
+			s.Spec.LoadBalancerSourceRanges = []string{sources}
+			s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = 30080, 30080
+			s.Status.LoadBalancer = &corev1.LoadBalancerStatus{Ingress: []*corev1.LoadBalancerIngress{{Ip: "192.0.2.2"}}}
+		})
+	}
+	ends := []end{{pod: 1, ready: true, serving: true, elsewhere: true}}
+	before := change(s("Cluster", "10.2.0.0/24"), ends)
+	for _, then := range []struct {
+		to              string
+		after           services.Change
+		inside, outside bool
+	}{
+		{"192.0.2.2:80", change(s("Cluster", "10.9.0.0/24"), ends), false, false},
+		{"192.0.2.2:80", change(s("Cluster", "10.2.0.0/25"), ends), false, true},
+		{nodeIP + ":30080", change(s("Local", "10.2.0.0/24"), ends), true, false},
+	} {
+		for ns, goesOn := range map[*netnstest.NS]bool{w.clients: then.inside, w.outside: then.outside} {
+			if then.to == "192.0.2.2:80" && ns == w.clients {
+				continue // it may never come
+			}
+			w.apply(before)
+			c, err := ns.Dial("udp", "", then.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := ask(c); err != nil {
+				t.Fatalf("to %s: %v", then.to, err)
+			}
+			w.apply(then.after)
+			if goesOn {
+				if _, _, err := ask(c); err != nil {
+					t.Errorf("to %s: the flow has ended: %v", then.to, err)
+				}
+			} else {
+				_ = c.SetDeadline(time.Now().Add(300 * time.Millisecond))
+				if _, err := fmt.Fprintln(c, 1); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := c.Read(make([]byte, 100)); err == nil {
+					t.Errorf("to %s: the flow goes on: %d bytes came", then.to, n)
+				}
+			}
+			_ = c.Close()
+		}
+	}
+}
