@@ -16,6 +16,7 @@ func TestRootPods(t *testing.T) {
 func TestRootNFTables(t *testing.T)     { asRoot(t, testNFTables) }
 func TestRootManyServices(t *testing.T) { asRoot(t, testManyServices) }
 func TestRootRefusals(t *testing.T)     { asRoot(t, testRefusals) }
+func TestRootNobody(t *testing.T)       { asRoot(t, testNobody) }
 func TestRootSuccessor(t *testing.T)    { asRoot(t, testSuccessor) }
 func TestRootSpoofing(t *testing.T)     { asRoot(t, testSpoofing) }
 func TestRootKnownSources(t *testing.T) { asRoot(t, testKnownSources) }

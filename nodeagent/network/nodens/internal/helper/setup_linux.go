@@ -184,6 +184,7 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 		}
 		src := source(want.PodRanges, r.Addr())
 		routes := []*netlink.Route{
+			nobody(r),
 			{LinkIndex: link.Attrs().Index, Dst: ipnet(single(want.Machine[i])), Scope: netlink.SCOPE_LINK,
 				Protocol: protocol, Src: src},
 			{LinkIndex: link.Attrs().Index, Dst: ipnet(all), Gw: want.Machine[i].AsSlice(), Protocol: protocol, Src: src,
@@ -198,17 +199,23 @@ func uplink(h *netlink.Handle, want *wire.Setup) error {
 	return nil
 }
 
-// noUplink makes the routes of a family where there is no link to the machine. What is for pods that are not there has
-// no way, which the kernel says at once. All else that comes from pods is caught before it is routed. What this
-// namespace itself sends elsewhere, such as from a port of the machine to the address of a load balancer, has a way to
-// nowhere, so that it can be translated; the rules refuse what is not.
+// nobody is the route of what is for pods that are not there: it has no way, which the kernel says at once. To the
+// machine, it would come back from there.
+func nobody(pods netip.Prefix) *netlink.Route {
+	return &netlink.Route{Dst: ipnet(pods), Type: unix.RTN_UNREACHABLE, Protocol: protocol}
+}
+
+// noUplink makes the routes of a family where there is no link to the machine. What comes from pods and is for neither
+// pods nor Services is caught before it is routed. What this namespace itself sends elsewhere, such as from a port of
+// the machine to the address of a load balancer, has a way to nowhere, so that it can be translated; the rules refuse
+// what is not.
 func noUplink(h *netlink.Handle, pods, all netip.Prefix, src net.IP) error {
 	lo, err := h.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("lo of the node namespace: %w", err)
 	}
 	for _, route := range []*netlink.Route{
-		{Dst: ipnet(pods), Type: unix.RTN_UNREACHABLE, Protocol: protocol},
+		nobody(pods),
 		{LinkIndex: lo.Attrs().Index, Dst: ipnet(all), Protocol: protocol, Src: src},
 	} {
 		if err := h.RouteReplace(route); err != nil {
