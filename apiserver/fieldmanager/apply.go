@@ -31,7 +31,8 @@ const (
 	beforeApply = "before-first-apply"
 )
 
-// MadeKey is the gRPC header metadata key that says that an apply has made the object; REST answers with 201 then.
+// MadeKey is the gRPC header metadata key that says that an apply or update has made the object; REST answers with 201
+// then.
 const MadeKey = "made"
 
 // Applied is what comes of an Apply.

@@ -70,14 +70,14 @@ func All(cfg define.Config) []Service {
 
 // over returns the backend of a kind. Views are all those of what is stored.
 func over(deps registry.Deps, d define.Definition, views []*registry.View) object.Backend {
-	var b object.Backend
+	var b *registry.Registry
 	if d.View != nil {
 		b = registry.NewView(deps, d.Strategy, d.View, views...)
 	} else {
 		b = registry.New(deps, d.Strategy, views...)
 	}
 	if d.Deprecated != "" {
-		b = registry.Deprecated(b, d.Deprecated)
+		return registry.Deprecated(b, d.Deprecated)
 	}
 	return b
 }

@@ -146,11 +146,6 @@ func (r *Registry) applyNew(
 		return nil, apierrors.NewInvalid(r.kind, "", []apierrors.Cause{{Type: "FieldValueRequired",
 			Field: "metadata.name", Message: "Required value: name is required: what is applied cannot have a generated one"}})
 	}
-	if r.deps.MayCreate != nil {
-		if err := r.deps.MayCreate(ctx, r.strategy.Kind, req.GetNamespace(), req.GetName()); err != nil {
-			return nil, err
-		}
-	}
 	asked, entries, err := r.applied(ctx, nil, config, "", req)
 	if err != nil {
 		return nil, err
@@ -159,9 +154,22 @@ func (r *Registry) applyNew(
 	if err := r.place(m, req.GetNamespace(), req.GetName()); err != nil {
 		return nil, err
 	}
-	out, err := r.create(ctx, req.GetNamespace(), asked, object.WriteOptions{
+	return r.createElse(ctx, req.GetNamespace(), asked, object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
 	}, &entries)
+}
+
+// createElse is create for requests of other verbs, whoever sends which must have the right to create as well.
+func (r *Registry) createElse(
+	ctx context.Context, namespace string, o object.Object, opts object.WriteOptions,
+	applied *[]*metav1.ManagedFieldsEntry,
+) (object.Object, error) {
+	if r.deps.MayCreate != nil {
+		if err := r.deps.MayCreate(ctx, r.strategy.Kind, namespace, meta(o).Name); err != nil {
+			return nil, err
+		}
+	}
+	out, err := r.create(ctx, namespace, o, opts, applied)
 	if err == nil {
 		// An error here means that nobody asks by gRPC.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(fieldmanager.MadeKey, "true"))

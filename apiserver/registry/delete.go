@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/remains"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
@@ -33,7 +34,11 @@ func (r *Registry) Delete(ctx context.Context, req *metav1.DeleteRequest) (objec
 	if err != nil {
 		return nil, err
 	}
-	return r.delete(ctx, r.key(req.GetNamespace(), req.GetName()), opts)
+	o, gone, err := r.delete(ctx, r.key(req.GetNamespace(), req.GetName()), opts)
+	if err == nil && (!gone || r.strategy.ReturnsDeleted) {
+		remains.Show(ctx, o)
+	}
+	return o, err
 }
 
 // DeleteCollection deletes every selected object as Delete does (DEL-12). Each is deleted by the uid it was
@@ -70,7 +75,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, req *metav1.DeleteColle
 			if own.Preconditions.Uid == nil {
 				own.Preconditions.Uid = proto.String(m.Uid)
 			}
-			out, err := r.delete(groupCtx, r.key(m.Namespace, m.Name), own)
+			out, _, err := r.delete(groupCtx, r.key(m.Namespace, m.Name), own)
 			switch {
 			case err == nil:
 				results[i] = out
@@ -108,7 +113,10 @@ func (r *Registry) told(ctx context.Context, next, live object.Object) {
 	}
 }
 
-func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.DeleteOptions) (object.Object, error) {
+// delete is Delete with options that have been checked; it also says whether the object is gone.
+func (r *Registry) delete(
+	ctx context.Context, key store.Key, opts *metav1.DeleteOptions,
+) (o object.Object, gone bool, err error) {
 	var before object.Object
 	var last Removal
 	decide := func(live object.Object) (*store.Txn, error) {
@@ -138,23 +146,23 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 	if dryRun(opts.GetDryRun()) {
 		live, err := r.deps.Store.Get(ctx, key, "")
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if _, err := decide(live); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return r.seen(ctx, last.Object), nil
+		return r.seen(ctx, last.Object), last.Gone, nil
 	}
 	after, err := r.deps.Store.Mutate(ctx, key, decide)
 	if err != nil {
-		return nil, r.conflict(key.Name, err)
+		return nil, false, r.conflict(key.Name, err)
 	}
 	r.settle(ctx)
 	r.told(ctx, after, before)
 	if last.Done != nil {
 		last.Done()
 	}
-	return r.seen(ctx, last.Object), nil
+	return r.seen(ctx, last.Object), last.Gone, nil
 }
 
 // propagated returns live with the finalizers by which what the request says about its dependents is kept (OBJ-12).

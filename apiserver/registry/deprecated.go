@@ -11,29 +11,29 @@ import (
 
 // Deprecated returns a backend that serves what b does, and tells everybody who asks it for anything, with text, that
 // there is a better kind.
-func Deprecated(b object.Backend, text string) object.Backend { return deprecated{b, text} }
+func Deprecated(b *Registry, text string) object.Backend { return deprecated{b, text} }
 
 type deprecated struct {
-	object.Backend
+	*Registry
 	text string
 }
 
 // Get is that of the backend below, with the warning.
 func (d deprecated) Get(ctx context.Context, req *metav1.GetRequest) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.Get(ctx, req)
+	return d.Registry.Get(ctx, req)
 }
 
 // GetPart is that of the backend below, with the warning.
 func (d deprecated) GetPart(ctx context.Context, subresource string, req *metav1.GetRequest) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.GetPart(ctx, subresource, req)
+	return d.Registry.GetPart(ctx, subresource, req)
 }
 
 // List is that of the backend below, with the warning.
 func (d deprecated) List(ctx context.Context, req *metav1.ListRequest) (object.Items, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.List(ctx, req)
+	return d.Registry.List(ctx, req)
 }
 
 // Watch is that of the backend below, with the warning, which is there before accept lets headers be sent.
@@ -41,7 +41,7 @@ func (d deprecated) Watch(
 	ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error,
 ) error {
 	warning.Add(ctx, d.text)
-	return d.Backend.Watch(ctx, req, accept, send)
+	return d.Registry.Watch(ctx, req, accept, send)
 }
 
 // Create is that of the backend below, with the warning.
@@ -49,7 +49,7 @@ func (d deprecated) Create(
 	ctx context.Context, namespace string, o object.Object, opts object.WriteOptions,
 ) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.Create(ctx, namespace, o, opts)
+	return d.Registry.Create(ctx, namespace, o, opts)
 }
 
 // Update is that of the backend below, with the warning.
@@ -57,7 +57,7 @@ func (d deprecated) Update(
 	ctx context.Context, namespace, name, subresource string, o object.Object, opts object.WriteOptions,
 ) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.Update(ctx, namespace, name, subresource, o, opts)
+	return d.Registry.Update(ctx, namespace, name, subresource, o, opts)
 }
 
 // Patch is that of the backend below, with the warning.
@@ -65,13 +65,13 @@ func (d deprecated) Patch(
 	ctx context.Context, subresource string, req *metav1.PatchRequest,
 ) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.Patch(ctx, subresource, req)
+	return d.Registry.Patch(ctx, subresource, req)
 }
 
 // Delete is that of the backend below, with the warning.
 func (d deprecated) Delete(ctx context.Context, req *metav1.DeleteRequest) (object.Object, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.Delete(ctx, req)
+	return d.Registry.Delete(ctx, req)
 }
 
 // DeleteCollection is that of the backend below, with the warning.
@@ -79,5 +79,5 @@ func (d deprecated) DeleteCollection(
 	ctx context.Context, req *metav1.DeleteCollectionRequest,
 ) (object.Items, error) {
 	warning.Add(ctx, d.text)
-	return d.Backend.DeleteCollection(ctx, req)
+	return d.Registry.DeleteCollection(ctx, req)
 }

@@ -49,8 +49,8 @@ type Deps struct {
 	Rand io.Reader
 	// Support checks objects against what this version supports. It is shared because it caches.
 	Support *validation.Support
-	// MayCreate judges whether the caller may create an object, where the request is no create: an apply of what is not
-	// there. Nil lets everybody.
+	// MayCreate judges whether the caller may create an object, where the request is no create: an apply or update of
+	// what is not there. Nil lets everybody.
 	MayCreate func(ctx context.Context, kind *object.Kind, namespace, name string) error
 	// Admission is the rules that namespaces have for what is written in them; nil for none.
 	Admission Admission

@@ -24,6 +24,10 @@ type Strategy struct {
 	Kind *object.Kind
 	// RequireRevision refuses updates without a resourceVersion (OBJ-2).
 	RequireRevision bool
+	// CreateOnUpdate makes the object that an update is about when it is not there.
+	CreateOnUpdate bool
+	// ReturnsDeleted says that REST answers a deletion with the object although gRPC answers with a Status.
+	ReturnsDeleted bool
 
 	// Spec returns what generation counts the changes of; nil for kinds without a generation.
 	Spec func(o object.Object) proto.Message

@@ -23,6 +23,8 @@ import (
 type Typed[T object.Object] struct {
 	Kind            *object.Kind
 	RequireRevision bool
+	CreateOnUpdate  bool
+	ReturnsDeleted  bool
 	Spec            func(T) proto.Message
 	// Default fills in defaults; DefaultNew takes its place on create, and is Default without the status that was sent
 	// where it is left out.
@@ -93,7 +95,8 @@ func (t Typed[T]) Strategy() *Strategy {
 		}
 	}
 	s := &Strategy{
-		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
+		Kind: t.Kind, RequireRevision: t.RequireRevision, CreateOnUpdate: t.CreateOnUpdate,
+		ReturnsDeleted: t.ReturnsDeleted, Indexes: t.Indexes, Table: t.Table,
 		ReadCached: t.ReadCached, Sealed: t.Sealed, Dependents: t.Dependents,
 		Resources: map[string]*UpdateRules{"": t.Main.resource(true)},
 	}

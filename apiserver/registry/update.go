@@ -47,12 +47,38 @@ func (r *Registry) Update(
 	if m.Name == "" {
 		return nil, apierrors.New(apierrors.BadRequest, "name is required")
 	}
-	return r.update(ctx, change{
-		namespace: m.Namespace, name: m.Name, subresource: subresource,
-		manager: opts.FieldManager, dryRun: dryRun(opts.DryRun),
-		ask:    func(object.Object) (object.Object, error) { return o, nil },
-		states: func(uid string) bool { return o.GetMetadata().GetUid() == uid },
-	})
+	for attempt := 1; ; attempt++ {
+		out, err := r.update(ctx, change{
+			namespace: m.Namespace, name: m.Name, subresource: subresource,
+			manager: opts.FieldManager, dryRun: dryRun(opts.DryRun),
+			ask:    func(object.Object) (object.Object, error) { return o, nil },
+			states: func(uid string) bool { return o.GetMetadata().GetUid() == uid },
+		})
+		if subresource != "" || !r.strategy.CreateOnUpdate || !apierrors.Is(err, apierrors.NotFound) {
+			return out, err
+		}
+		out, made := r.updateNew(ctx, o, m, opts)
+		if !apierrors.Is(made, apierrors.AlreadyExists) || attempt == applyAttempts {
+			return out, made
+		}
+	}
+}
+
+// updateNew makes an object that an update is about and that is not there: m is its metadata, with its name. What
+// names a uid or a revision means another object, which is gone.
+func (r *Registry) updateNew(
+	ctx context.Context, o object.Object, m *metav1.ObjectMeta, opts object.WriteOptions,
+) (object.Object, error) {
+	if m.Uid != "" {
+		return nil, precondition.Named(m.Uid, "").Check(r.kind, &metav1.ObjectMeta{Name: m.Name})
+	}
+	if m.ResourceVersion != "" && m.ResourceVersion != "0" {
+		return nil, r.modified(m.Name)
+	}
+	asked, named := object.Shallow(o), m.Shallow()
+	named.ResourceVersion = ""
+	asked.SetMetadata(named)
+	return r.createElse(ctx, m.Namespace, asked, opts, nil)
 }
 
 // update carries a change out by compare-and-swap.

@@ -17,6 +17,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fieldmanager"
+	"monoplane.dev/apiserver/remains"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/warning"
 )
@@ -51,6 +52,10 @@ func (r *route) call(ctx context.Context, ex *exchange, v values) {
 	}
 	var header metadata.MD
 	answer := r.output.New().Interface()
+	var left *remains.Remains
+	if r.verb == "delete" {
+		ctx, left = remains.With(ctx)
+	}
 	err = ex.h.cfg.Conn.Invoke(ctx, r.rpc, req, answer, grpc.Header(&header))
 	for _, text := range header[warning.MetadataKey] {
 		ex.warnings.Add(text)
@@ -61,6 +66,9 @@ func (r *route) call(ctx context.Context, ex *exchange, v values) {
 	}
 	if len(header[fieldmanager.MadeKey]) > 0 {
 		ex.w.code = http.StatusCreated
+	}
+	if left != nil && left.Object != nil {
+		answer = left.Object
 	}
 	runtime.ForwardResponseMessage(ctx, ex.h.mux, ex, &ex.w, ex.r, answer)
 }

@@ -20,6 +20,7 @@ import (
 func Lease(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*coordinationv1.Lease]{
 		Kind:            coordinationv1.LeaseKind,
+		CreateOnUpdate:  true,
 		RequireRevision: true, // a lease that is taken over unseen is no lease (OBJ-2)
 		Default:         DefaultLease,
 		Admit:           ownLease,

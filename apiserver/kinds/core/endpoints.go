@@ -26,9 +26,10 @@ import (
 func Endpoints(define.Config) define.Definition {
 	const deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return define.Definition{Deprecated: deprecated, Strategy: registry.Typed[*corev1.Endpoints]{
-		Kind:     corev1.EndpointsKind,
-		Default:  DefaultEndpoints,
-		Validate: ValidateEndpoints,
+		Kind:           corev1.EndpointsKind,
+		CreateOnUpdate: true,
+		Default:        DefaultEndpoints,
+		Validate:       ValidateEndpoints,
 		Warn: func(next, _ *corev1.Endpoints) (w validation.Warnings) {
 			for i, s := range next.GetSubsets() {
 				at := validation.NewPath("subsets").Index(i)

@@ -26,10 +26,11 @@ const eventTTL = time.Hour
 // Event describes the kind. Events go by themselves after a while.
 func Event(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.Event]{
-		Kind:     corev1.EventKind,
-		Default:  DefaultEvent,
-		Validate: ValidateEvent,
-		Main:     registry.TypedUpdateRules[*corev1.Event]{Validate: ValidateEventUpdate},
+		Kind:           corev1.EventKind,
+		CreateOnUpdate: true,
+		Default:        DefaultEvent,
+		Validate:       ValidateEvent,
+		Main:           registry.TypedUpdateRules[*corev1.Event]{Validate: ValidateEventUpdate},
 		// Events are never owners.
 		Dependents: propagation.None,
 		TTL:        eventTTL,

@@ -30,9 +30,10 @@ const (
 // LimitRange describes the kind. What a range does is in package admission/limits.
 func LimitRange(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.LimitRange]{
-		Kind:     corev1.LimitRangeKind,
-		Default:  DefaultLimitRange,
-		Validate: ValidateLimitRange,
+		Kind:           corev1.LimitRangeKind,
+		CreateOnUpdate: true,
+		Default:        DefaultLimitRange,
+		Validate:       ValidateLimitRange,
 		Main: registry.TypedUpdateRules[*corev1.LimitRange]{
 			Validate: func(new, old *corev1.LimitRange) []apierrors.Cause { return validateLimitRange(new, old) },
 		},

@@ -35,7 +35,6 @@ func Namespace(c define.Config) define.Definition {
 		Kind: corev1.NamespaceKind,
 		// Pods are judged by what the cache has of the labels.
 		ReadCached: true,
-		Spec:       func(o *corev1.Namespace) proto.Message { return o.GetSpec() },
 		DefaultNew: DefaultNewNamespace,
 		Admit:      restores,
 		Validate:   ValidateNamespace,

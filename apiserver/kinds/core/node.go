@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,7 +33,6 @@ func Node(c define.Config) define.Definition {
 		return &nodeService{NodesBackend: corev1rpc.NodesBackend{Backend: b}, documents: c.Documents}
 	}, Strategy: registry.Typed[*corev1.Node]{
 		Kind:       corev1.NodeKind,
-		Spec:       func(o *corev1.Node) proto.Message { return o.GetSpec() },
 		Default:    DefaultNode,
 		DefaultNew: DefaultNode, // an agent registers its node with its status
 		Admit:      n.admit,

@@ -24,10 +24,11 @@ import (
 // ResourceQuota describes the kind. What a quota does is in package admission/charge.
 func ResourceQuota(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.ResourceQuota]{
-		Kind:     corev1.ResourceQuotaKind,
-		Default:  DefaultResourceQuota,
-		Admit:    warnOfQuota,
-		Validate: ValidateResourceQuota,
+		Kind:           corev1.ResourceQuotaKind,
+		ReturnsDeleted: true,
+		Default:        DefaultResourceQuota,
+		Admit:          warnOfQuota,
+		Validate:       ValidateResourceQuota,
 		Main: registry.TypedUpdateRules[*corev1.ResourceQuota]{
 			Validate: ValidateResourceQuotaUpdate,
 		},

@@ -13,7 +13,8 @@ import (
 func ServiceAccount(c define.Config) define.Definition {
 	return define.Definition{
 		Strategy: registry.Typed[*corev1.ServiceAccount]{
-			Kind: corev1.ServiceAccountKind,
+			Kind:           corev1.ServiceAccountKind,
+			ReturnsDeleted: true,
 			Table: define.Columns[*corev1.ServiceAccount]{
 				define.Age[*corev1.ServiceAccount](),
 			},

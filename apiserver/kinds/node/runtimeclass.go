@@ -17,6 +17,7 @@ import (
 func RuntimeClass(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*nodev1.RuntimeClass]{
 		Kind:            nodev1.RuntimeClassKind,
+		CreateOnUpdate:  true,
 		RequireRevision: true,
 		Default:         DefaultRuntimeClass,
 		Validate:        ValidateRuntimeClass,

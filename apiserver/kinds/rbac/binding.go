@@ -31,9 +31,10 @@ type binding interface {
 func RoleBinding(c define.Config) define.Definition {
 	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.RoleBinding]{
-		Kind:     rbacv1.RoleBindingKind,
-		Default:  DefaultRoleBinding,
-		Validate: ValidateRoleBinding,
+		Kind:           rbacv1.RoleBindingKind,
+		CreateOnUpdate: true,
+		Default:        DefaultRoleBinding,
+		Validate:       ValidateRoleBinding,
 		Admit: func(ctx context.Context, o *rbacv1.RoleBinding) error {
 			return given.binding(ctx, o, nil)
 		},
@@ -52,9 +53,10 @@ func RoleBinding(c define.Config) define.Definition {
 func ClusterRoleBinding(c define.Config) define.Definition {
 	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.ClusterRoleBinding]{
-		Kind:     rbacv1.ClusterRoleBindingKind,
-		Default:  DefaultClusterRoleBinding,
-		Validate: ValidateClusterRoleBinding,
+		Kind:           rbacv1.ClusterRoleBindingKind,
+		CreateOnUpdate: true,
+		Default:        DefaultClusterRoleBinding,
+		Validate:       ValidateClusterRoleBinding,
 		Admit: func(ctx context.Context, o *rbacv1.ClusterRoleBinding) error {
 			return given.binding(ctx, o, nil)
 		},

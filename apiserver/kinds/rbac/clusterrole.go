@@ -16,9 +16,10 @@ import (
 func ClusterRole(c define.Config) define.Definition {
 	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.ClusterRole]{
-		Kind:     rbacv1.ClusterRoleKind,
-		Default:  DefaultClusterRole,
-		Validate: ValidateClusterRole,
+		Kind:           rbacv1.ClusterRoleKind,
+		CreateOnUpdate: true,
+		Default:        DefaultClusterRole,
+		Validate:       ValidateClusterRole,
 		Admit: func(ctx context.Context, o *rbacv1.ClusterRole) error {
 			return given.role(ctx, o, nil, o.GetRules())
 		},

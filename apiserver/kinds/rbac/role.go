@@ -18,9 +18,10 @@ import (
 func Role(c define.Config) define.Definition {
 	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.Role]{
-		Kind:     rbacv1.RoleKind,
-		Default:  DefaultRole,
-		Validate: ValidateRole,
+		Kind:           rbacv1.RoleKind,
+		CreateOnUpdate: true,
+		Default:        DefaultRole,
+		Validate:       ValidateRole,
 		Admit: func(ctx context.Context, o *rbacv1.Role) error {
 			return given.role(ctx, o, nil, o.GetRules())
 		},

@@ -59,9 +59,10 @@ func New(deps registry.Deps, ranges servicerange.Ranges, carried bool) Services 
 // Strategy describes the kind.
 func (s Services) Strategy() *registry.Strategy {
 	return registry.Typed[*corev1.Service]{
-		Kind:       corev1.ServiceKind,
-		Default:    Default,
-		DefaultNew: DefaultNew,
+		Kind:           corev1.ServiceKind,
+		CreateOnUpdate: true,
+		Default:        Default,
+		DefaultNew:     DefaultNew,
 		Allot: func(ctx context.Context, o *corev1.Service) ([]store.Guard, error) {
 			return s.allot(ctx, o, nil)
 		},
