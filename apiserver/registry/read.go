@@ -108,7 +108,13 @@ func (r *Registry) Watch(
 	if err := r.checkWatch(req); err != nil {
 		return err
 	}
-	w, err := r.deps.Store.Watch(ctx, r.strategy.Kind, store.WatchOptions{
+	limit := minWatch + rand.N(minWatch)
+	if s := req.GetTimeoutSeconds(); s > 0 {
+		limit = time.Duration(min(s, int64(24*time.Hour/time.Second))) * time.Second
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	w, err := r.deps.Store.Watch(limited, r.strategy.Kind, store.WatchOptions{
 		Namespace: req.GetNamespace(), Label: label, Field: field, ResourceVersion: req.GetResourceVersion(),
 		SendInitialEvents: req.GetSendInitialEvents(), AllowBookmarks: req.GetAllowWatchBookmarks(),
 	})
@@ -119,12 +125,6 @@ func (r *Registry) Watch(
 	if err := accept(); err != nil {
 		return err
 	}
-	limit := minWatch + rand.N(minWatch)
-	if s := req.GetTimeoutSeconds(); s > 0 {
-		limit = time.Duration(min(s, int64(24*time.Hour/time.Second))) * time.Second
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	for {
 		batch, err := w.Next(limited)
 		if err != nil {

@@ -83,7 +83,8 @@ func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request, routes map[s
 	}
 	if !rt.text {
 		var ok bool
-		if ex.out, ok = negotiate.Accept(r.Header["Accept"], negotiate.Offers{Stream: rt.stream != nil}); !ok {
+		if ex.out, ok = negotiate.Accept(r.Header["Accept"], negotiate.Offers{Stream: rt.stream != nil,
+			NoTable: !rt.tabled()}); !ok {
 			return nil, notAcceptable(rt)
 		}
 	}

@@ -23,6 +23,17 @@ type tableWriter struct {
 	scratch []byte
 }
 
+// tabled says whether what the route answers with has the form of a table, as in Kubernetes: not what is never read,
+// such as reviews, nor other parts and actions than these.
+func (r *route) tabled() bool {
+	switch r.subresource {
+	case "", "status", "scale":
+		return r.service.Descriptor.Methods().ByName("Get") != nil
+	default:
+		return false
+	}
+}
+
 func (ex *exchange) newTable(kind *object.Kind) *tableWriter {
 	d, ok := ex.h.tables[kind]
 	if !ok {

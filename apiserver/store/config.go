@@ -61,6 +61,8 @@ type Config struct {
 	WatchBuffer int
 	// BookmarkInterval is the time between bookmarks; default 1 min.
 	BookmarkInterval time.Duration
+	// Patience is how long a read waits for a revision that is still to come; default 3 s, as in Kubernetes.
+	Patience time.Duration
 	// OnMutation is told of objects that somebody has changed after they were stored, which nobody may do: when such an
 	// object is replaced or deleted, soon after when others of its kind are, and at the end by Close. It may be called by
 	// several goroutines and must not call the store. Nil looks for none; it costs time and is for tests.

@@ -187,6 +187,14 @@ func contractListRevisions(t *testing.T, s *Store) {
 	wantReason(t, err, apierrors.Expired)
 	_, err = s.List(t.Context(), corev1.PodKind, ListOptions{Continue: old.Meta.Continue})
 	wantReason(t, err, apierrors.Expired)
+	// The answer has a token for the rest as it is now, which goes on like any other.
+	r6 := create(t, s, pod("default", "c"))
+	rest := list(t, s, ListOptions{Continue: apierrors.From(err).Status().GetMetadata().GetContinue(), Limit: 1})
+	wantNames(t, rest, "default/b")
+	if rest.Meta.GetResourceVersion() != itoa(r6) {
+		t.Errorf("the rest is as of %s, want %d", rest.Meta.GetResourceVersion(), r6)
+	}
+	wantNames(t, list(t, s, ListOptions{Continue: rest.Meta.Continue}), "default/c")
 }
 
 // spec: OBJ-6

@@ -32,6 +32,7 @@ var contract = map[string]func(*testing.T, *Store){
 	"pages while writing":  contractPagesWhileWriting,
 	"watch":                contractWatch,
 	"initial events":       contractInitialEvents,
+	"last bookmark":        contractLastBookmark,
 	"selector transitions": contractSelectorTransitions,
 	"indexed watch":        contractIndexedWatch,
 	"many deletions":       contractManyDeletions,

@@ -69,14 +69,36 @@ func contractWatch(t *testing.T, s *Store) {
 	}
 	_, err = s.Watch(t.Context(), corev1.PodKind, WatchOptions{ResourceVersion: itoa(start - 1)})
 	wantReason(t, err, apierrors.Expired)
-	_, err = s.Watch(t.Context(), corev1.PodKind, WatchOptions{ResourceVersion: itoa(r4 + 1)})
-	wantReason(t, err, apierrors.Timeout)
+	// A change at a revision that was still to come has been seen, like those before it.
+	future := watch(t, s, WatchOptions{ResourceVersion: itoa(r4 + 2), AllowBookmarks: true})
+	part := watch(t, s, WatchOptions{ResourceVersion: itoa(r4 + 2), Namespace: "default"})
+	quietFor(t, future)
+	create(t, s, pod("default", "b"))
+	create(t, s, pod("default", "c"))
+	r7 := create(t, s, pod("default", "d"))
+	wantEvents(t, future, fmt.Sprint("ADDED default/d@", r7))
+	wantEvents(t, part, fmt.Sprint("ADDED default/d@", r7))
 	_, err = s.Watch(t.Context(), corev1.PodKind, WatchOptions{ResourceVersion: "nonsense"})
 	wantReason(t, err, apierrors.BadRequest)
 	w.Stop()
 	if _, err := w.Next(t.Context()); !errors.Is(err, ErrStopped) {
 		t.Errorf("after Stop: %v", err)
 	}
+}
+
+// A watch that is about to end says how far it has come.
+//
+// spec: OBJ-7
+func contractLastBookmark(t *testing.T, s *Store) {
+	r1 := create(t, s, pod("default", "a"))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second+500*time.Millisecond)
+	defer cancel()
+	w, err := s.Watch(ctx, corev1.PodKind, WatchOptions{ResourceVersion: itoa(r1), AllowBookmarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	wantEvents(t, w, fmt.Sprint("BOOKMARK @", r1))
 }
 
 // quietFor checks that nothing more is there.

@@ -22,11 +22,14 @@ import (
 type token struct {
 	// Resource guards against the token of another kind.
 	Resource string `json:"resource"`
-	// Revision is the one that all pages show.
+	// Revision is the one that all pages show; latest in a token for the rest as it is when it is asked for.
 	Revision int64 `json:"revision"`
 	// After is the key of the last object of the page before.
 	After string `json:"after"`
 }
+
+// latest is no revision: whichever is the newest.
+const latest = -1
 
 // String returns the token as clients get it.
 func (t token) String() string {
@@ -40,15 +43,15 @@ func parseToken(text string, kind *object.Kind, namespace string) (token, error)
 	if err == nil {
 		err = json.Unmarshal(b, &t)
 	}
-	if err != nil || t.Revision <= 0 || t.After == "" || t.Resource != kind.Resource() ||
+	if err != nil || t.Revision <= 0 && t.Revision != latest || t.After == "" || t.Resource != kind.Resource() ||
 		namespace != "" && !strings.HasPrefix(t.After, namespace+"/") {
 		return token{}, apierrors.New(apierrors.BadRequest, "the continue token is not valid for this list")
 	}
 	return t, nil
 }
 
-// List returns objects in the order of their keys, as they were at one revision (OBJ-6). All pages of a list show
-// the revision of the first; the error is Expired when that is no longer kept.
+// List returns objects in the order of their keys, as they were at one revision (OBJ-6). All pages of a list show the
+// revision of the first; when that is no longer kept, the error is Expired, with a token for the rest as it is now.
 func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (object.Items, error) {
 	k, err := s.kind(kind)
 	if err != nil {
@@ -102,9 +105,17 @@ func (s *Store) listRevision(
 		if err != nil {
 			return err
 		}
-		req.Exact, req.After = t.Revision, t.After
+		req.After = t.After
+		if t.Revision == latest {
+			_, err = s.fresh(ctx, "")
+			return err
+		}
+		req.Exact = t.Revision
 		_, err = s.fresh(ctx, strconv.FormatInt(t.Revision, 10))
 		return err
+	}
+	if rv == "0" {
+		req.Limit = 0 // as the watch cache of Kubernetes answers, which clients that ask for any state take for whole
 	}
 	revision, err := s.fresh(ctx, rv)
 	// A page at a revision without a match means exactly that one, as in Kubernetes.
@@ -136,8 +147,14 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions
 	case errors.Is(err, etcd.ErrCompacted):
 		// In the words of Kubernetes, which clients show.
 		if opts.After != "" {
-			return watchcache.Page{}, apierrors.New(apierrors.Expired, "The provided continue parameter is too old to display "+
-				"a consistent list result. You can start a new list without the continue parameter.")
+			expired := apierrors.New(apierrors.Expired, "The provided continue parameter is too old to display a consistent "+
+				"list result. You can start a new list without the continue parameter, or use the continue token in this "+
+				"response to retrieve the remainder of the results. Continuing with the provided token results in an "+
+				"inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "+
+				"returned and now may show up in the list.")
+			rest := token{Resource: k.res.Kind.Resource(), Revision: latest, After: opts.After}
+			expired.Status().Metadata = &metav1.ListMeta{Continue: rest.String()}
+			return watchcache.Page{}, expired
 		}
 		return watchcache.Page{}, apierrors.New(apierrors.Expired, "The resourceVersion for the provided list is too old.")
 	case err != nil:

@@ -47,26 +47,45 @@ func (s *Store) fresh(ctx context.Context, rv string) (int64, error) {
 	case rv != "" && revision <= s.progress.Revision():
 		return revision, nil
 	}
-	newest, err := s.client.Revision(ctx)
+	newest, err := s.newest(ctx, revision)
 	if err != nil {
-		return 0, s.readError(err)
+		return 0, err
 	}
 	if rv == "" {
 		// Who has read an object of one kind does not then read another kind as it was before.
 		return 0, s.reach(ctx, max(newest, s.arriving.Load()))
 	}
 	if revision > newest {
-		// Watchers may already know of a revision that no writer has been told of.
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+		defer cancel()
+		switch err := s.await(limited, revision); {
+		case err == nil:
+			return revision, nil
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return 0, s.readError(err)
+		}
 		if newest, err = s.head(ctx); err != nil {
 			return 0, s.readError(err)
 		}
-	}
-	if revision > newest {
 		return 0, apierrors.New(apierrors.Timeout, "Timeout: Too large resource version: %d, current: %d", revision, newest).
 			WithCause(apierrors.Cause{Type: "ResourceVersionTooLarge", Message: "Too large resource version"}).
 			WithRetryAfter(1)
 	}
 	return revision, s.reach(ctx, revision)
+}
+
+// newest returns a revision not older than any acknowledged write, and that of the newest transaction when it is to
+// say whether revision is still to come.
+func (s *Store) newest(ctx context.Context, revision int64) (int64, error) {
+	newest, err := s.client.Revision(ctx)
+	if err == nil && revision > newest {
+		// Watchers may already know of a revision that no writer has been told of.
+		newest, err = s.head(ctx)
+	}
+	if err != nil {
+		return 0, s.readError(err)
+	}
+	return newest, nil
 }
 
 // head returns the revision of the newest transaction.
@@ -103,21 +122,42 @@ func (s *Store) readError(err error) error {
 	}
 }
 
-// Watch starts a watch (OBJ-7). The error is Expired when the history does not go back to the revision.
+// Watch starts a watch (OBJ-7), which is expected to end when ctx does. The error is Expired when the history does not
+// go back to the revision. A revision that is still to come is waited for, however long.
 func (s *Store) Watch(ctx context.Context, kind *object.Kind, opts WatchOptions) (*Watcher, error) {
 	k, err := s.kind(kind)
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.fresh(ctx, opts.ResourceVersion)
+	from, err := s.watched(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
+	deadline, _ := ctx.Deadline()
 	return k.cache.Watch(watchcache.WatchOptions{
 		Selection: watchcache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field},
 		From:      from, Initial: from == 0 || opts.SendInitialEvents,
-		Bookmarks: opts.AllowBookmarks, InitialEnd: opts.SendInitialEvents,
+		Bookmarks: opts.AllowBookmarks, InitialEnd: opts.SendInitialEvents, Deadline: deadline,
 	})
+}
+
+// watched returns the revision after which changes are wanted, 0 for all objects first, once the caches have arrived
+// at it or it is still to come.
+func (s *Store) watched(ctx context.Context, opts WatchOptions) (int64, error) {
+	from, err := parseRevision(opts.ResourceVersion)
+	switch {
+	case err != nil:
+		return 0, err
+	case from == 0 || opts.SendInitialEvents:
+		return s.fresh(ctx, opts.ResourceVersion)
+	case from <= s.progress.Revision():
+		return from, nil
+	}
+	newest, err := s.newest(ctx, from)
+	if err == nil && from <= newest {
+		err = s.reach(ctx, from)
+	}
+	return from, err
 }
 
 // Follow tells f of every object of a kind that there is, and from then on of every change, in order and before a read

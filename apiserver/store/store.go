@@ -251,11 +251,17 @@ func (s *Store) Failed() <-chan struct{} { return s.client.Failed() }
 // Err says why the store has failed; nil while it works.
 func (s *Store) Err() error { return s.client.Err() }
 
-const defaultStartTimeout = 30 * time.Second
+const (
+	defaultStartTimeout = 30 * time.Second
+	defaultPatience     = 3 * time.Second
+)
 
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Patience <= 0 {
+		c.Patience = defaultPatience
 	}
 	if c.StartTimeout <= 0 {
 		c.StartTimeout = defaultStartTimeout

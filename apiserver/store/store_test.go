@@ -54,6 +54,7 @@ func testConfig(dir string) Config {
 	return Config{
 		Connect:     embedded.Connect(embedded.Config{Dir: dir, UnsafeNoFsync: true}),
 		Collections: resources(), Logger: quiet(), OnMutation: func(err error) { panic(err) },
+		Patience: 10 * time.Millisecond,
 	}
 }
 

@@ -54,7 +54,7 @@ func conditions(r *remains) []*corev1.NamespaceCondition {
 	}
 	finalizers := &corev1.NamespaceCondition{
 		Type: "NamespaceFinalizersRemaining", Status: "False",
-		Reason: "ContentRemoved", Message: "All content successfully removed",
+		Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished",
 	}
 	if len(r.byFinalizer) > 0 {
 		var texts []string
@@ -62,8 +62,8 @@ func conditions(r *remains) []*corev1.NamespaceCondition {
 			texts = append(texts, fmt.Sprintf("%s in %d resource instances", f, n))
 		}
 		slices.Sort(texts)
-		finalizers.Status, finalizers.Reason = "True", "SomeFinalizerRemain"
-		finalizers.Message = "Some finalizers are remaining: " + strings.Join(texts, ", ")
+		finalizers.Status, finalizers.Reason = "True", "SomeFinalizersRemain"
+		finalizers.Message = "Some content in the namespace has finalizers remaining: " + strings.Join(texts, ", ")
 	}
 	return []*corev1.NamespaceCondition{discovery, parsing, failure, content, finalizers}
 }

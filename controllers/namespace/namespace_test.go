@@ -156,7 +156,8 @@ func TestNeverForces(t *testing.T) {
 			w.Fatal("removed with pods in it")
 		}
 		got := w.condition("NamespaceFinalizersRemaining")
-		if got != "True SomeFinalizerRemain: Some finalizers are remaining: example.com/hold in 1 resource instances" {
+		if got != "True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: "+
+			"example.com/hold in 1 resource instances" {
 			w.Errorf("condition %q", got)
 		}
 		// It waits without writing the same conditions over and over, and without deleting again.

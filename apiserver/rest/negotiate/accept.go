@@ -12,6 +12,8 @@ const maxClauses = 64
 type Offers struct {
 	// Stream is set when the answer is a stream of watch events, which has no YAML form.
 	Stream bool
+	// NoTable is set when the answer has no form of a table.
+	NoTable bool
 }
 
 // Accept chooses the best alternative that the headers allow. No header at all means JSON. It returns false
@@ -68,7 +70,7 @@ func parse(clause string, offers Offers) (Output, int, bool) {
 		return Output{}, 0, false
 	}
 	form, ok := p.form()
-	if !ok || form == Table && out.Encoding == Protobuf {
+	if !ok || form == Table && (offers.NoTable || out.Encoding == Protobuf) {
 		return Output{}, 0, false
 	}
 	out.Form = form

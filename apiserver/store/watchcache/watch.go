@@ -17,16 +17,21 @@ import (
 // WatchOptions say what a watcher sees and from where on.
 type WatchOptions struct {
 	Selection
-	// From is the revision after which changes are wanted. Not used with Initial.
+	// From is the revision after which changes are wanted, which may be one that is still to come. Not used with Initial.
 	From int64
 	// Initial begins with every object as ADDED, as they are now.
 	Initial bool
 	// Bookmarks asks for bookmarks from time to time; InitialEnd also for the one that ends the initial events.
 	Bookmarks, InitialEnd bool
+	// Deadline is when the watch is going to end, shortly before which there is a bookmark; zero when nobody knows.
+	Deadline time.Time
 }
 
 // batchEvents bounds, with pieceBytes, what Next returns at once.
 const batchEvents = 512
+
+// beforeDeadline is how long before the end of a watch its last bookmark comes, as in Kubernetes.
+const beforeDeadline = 2 * time.Second
 
 // ErrStopped says that a watcher was stopped by its owner.
 var ErrStopped = errors.New("the watch has been stopped")
@@ -55,7 +60,11 @@ type Watcher struct {
 	// backlog holds earlier changes for a watcher of a part of the kind, in pieces.
 	backlog [][]object.Event
 
+	// future is opts.From while nothing after it has come: changes up to it are none for the watcher.
+	future int64
+
 	bookmarks bool
+	deadline  time.Time
 	next      time.Time
 	timer     *time.Timer // of wait, kept from one to the next
 
@@ -71,8 +80,8 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{c: c, f: f, bookmarks: opts.Bookmarks, stop: make(chan struct{})}
-	w.next = time.Now().Add(c.cfg.BookmarkInterval)
+	w := &Watcher{c: c, f: f, bookmarks: opts.Bookmarks, deadline: opts.Deadline, stop: make(chan struct{})}
+	w.schedule()
 	// Read first, so that every change up to it is in the items below.
 	applied := c.cfg.Progress.Revision()
 	c.mu.Lock()
@@ -102,6 +111,9 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 		w.t.upToDate++
 	}
 	c.watchers++
+	if !opts.Initial && opts.From > c.revision {
+		w.future = opts.From
+	}
 	switch {
 	case opts.Initial:
 		w.initial, w.initialPrefix = c.source(f)
@@ -250,15 +262,43 @@ func (w *Watcher) read() ([]object.Event, chan struct{}) {
 		if last {
 			w.upToDate()
 		}
+		events, states = w.past(events, states)
 		if !w.f.all() {
 			events = w.filter(nil, events, states)
 		}
 		wake = nil
 	}
 	if w.bookmarks && wake != nil && !time.Now().Before(w.next) {
-		return []object.Event{w.bookmark(applied, false)}, nil
+		if applied >= w.future {
+			return []object.Event{w.bookmark(applied, false)}, nil
+		}
+		w.schedule()
 	}
 	return events, wake
+}
+
+// past returns those of the events that come after the revision that the watcher asked for.
+func (w *Watcher) past(events []object.Event, states []state) ([]object.Event, []state) {
+	if w.future == 0 {
+		return events, states
+	}
+	n := 0
+	for n < len(states) && states[n].revision <= w.future {
+		n++
+	}
+	if n < len(states) {
+		w.future = 0
+	}
+	return events[n:], states[n:]
+}
+
+// schedule sets when the next bookmark is due: after a while, or shortly before the watch ends.
+func (w *Watcher) schedule() {
+	now := time.Now()
+	w.next = now.Add(w.c.cfg.BookmarkInterval)
+	if last := w.deadline.Add(-beforeDeadline); last.After(now) && last.Before(w.next) {
+		w.next = last
+	}
 }
 
 // upToDate tells the topic that the watcher has read everything, if that is still so.
@@ -316,7 +356,7 @@ func (w *Watcher) filter(out, events []object.Event, states []state) []object.Ev
 
 // bookmark says that the watcher has seen everything up to revision.
 func (w *Watcher) bookmark(revision int64, initialEnd bool) object.Event {
-	w.next = time.Now().Add(w.c.cfg.BookmarkInterval)
+	w.schedule()
 	meta := &metav1.ObjectMeta{ResourceVersion: strconv.FormatInt(revision, 10)}
 	if initialEnd {
 		meta.Annotations = map[string]string{object.InitialEventsEnd: "true"}
