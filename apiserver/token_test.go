@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
@@ -134,6 +138,80 @@ func TestTokensSayWhatTheyAreFor(t *testing.T) {
 	long := must(c.admin().ServiceAccounts.CreateToken(ctx(t), tokenRequest(lasting(1<<32))))(t)
 	if long.GetSpec().GetExpirationSeconds() != 365*24*3600 {
 		t.Errorf("granted %d seconds", long.GetSpec().GetExpirationSeconds())
+	}
+}
+
+// What pods read once is valid for a year, and says when it should have been replaced; what is not bound to a pod, is
+// for others or lasts as long as asked is not.
+func TestTokensOfPodsAreExtended(t *testing.T) {
+	c := start(t)
+	c.account("builder")
+	pod := newPod("p")
+	pod.Spec.ServiceAccountName = "builder"
+	pod = must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod}))(t)
+	bound, asked := boundTo("Pod", "p", pod.GetMetadata().GetUid()), lasting(3607)
+	for name, x := range map[string]struct {
+		change []func(*authenticationv1.TokenRequestSpec)
+		life   float64
+		warns  bool
+	}{
+		"of a pod":    {[]func(*authenticationv1.TokenRequestSpec){bound, asked}, 365 * 24 * 3600, true},
+		"of nothing":  {[]func(*authenticationv1.TokenRequestSpec){asked}, 3607, false},
+		"shorter":     {[]func(*authenticationv1.TokenRequestSpec){bound, lasting(3600)}, 3600, false},
+		"for another": {[]func(*authenticationv1.TokenRequestSpec){bound, asked, forAudiences("vault")}, 3607, false},
+	} {
+		r := must(c.admin().ServiceAccounts.CreateToken(ctx(t), tokenRequest(x.change...)))(t)
+		_, claims := said(t, r.GetStatus().GetToken())
+		issued := claims["iat"].(float64)
+		if life := claims["exp"].(float64) - issued; life != x.life {
+			t.Errorf("%s: valid for %v s, want %v", name, life, x.life)
+		}
+		private := claims["kubernetes.io"].(map[string]any)
+		if due, ok := private["warnafter"].(float64); ok != x.warns || ok && due-issued != 3607 {
+			t.Errorf("%s: to be replaced after %v s, %v", name, due-issued, ok)
+		}
+		asked := r.GetSpec().GetExpirationSeconds()
+		if to := r.GetStatus().GetExpirationTimestamp().GetSeconds(); to-int64(issued) != asked {
+			t.Errorf("%s: the holder is told %d s, want %d", name, to-int64(issued), asked)
+		}
+	}
+}
+
+// The audit log says who uses a token that should have been replaced, and for how long, in the words of Kubernetes.
+func TestStaleTokensAreAudited(t *testing.T) {
+	policy, err := audit.ParsePolicy("policy", []byte(`apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata, resources: [{group: authentication.k8s.io, resources: [tokenreviews]}]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &closable{}
+	trail, err := audit.NewLog(audit.Config{Policy: policy, Writer: out, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, func(cfg *apiserver.Config) { cfg.Audit = trail })
+	c.account("builder")
+	pod := newPod("p")
+	pod.Spec.ServiceAccountName = "builder"
+	pod = must(c.admin().Pods.Create(ctx(t), &corev1rpc.CreatePodRequest{Object: pod}))(t)
+	token := c.token(boundTo("Pod", "p", pod.GetMetadata().GetUid()), lasting(3607))
+	for range 2 {
+		if s := c.review(token); !s.GetAuthenticated() {
+			t.Errorf("not authenticated: %v", s)
+		}
+		c.clock.Step(3610 * time.Second)
+	}
+	if err := trail.Close(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	const stale = `"authentication.k8s.io/stale-token":"subject: system:serviceaccount:default:builder, ` +
+		`seconds after warning threshold: 3"`
+	lines := slices.Collect(strings.Lines(out.String()))
+	if len(lines) != 2 || strings.Contains(lines[0], "stale") || !strings.Contains(lines[1], stale) {
+		t.Errorf("the log lacks %s:\n%s", stale, out.String())
 	}
 }
 

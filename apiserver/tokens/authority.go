@@ -93,6 +93,8 @@ type Grant struct {
 	Audiences []string
 	// Life is how long it is valid.
 	Life time.Duration
+	// WarnAfter is after how long whoever uses it still should have another; 0 for no sooner than its end.
+	WarnAfter time.Duration
 }
 
 // claims are those of Kubernetes.
@@ -106,6 +108,8 @@ type kubernetes struct {
 	Pod       *ref   `json:"pod,omitempty"`
 	Secret    *ref   `json:"secret,omitempty"`
 	Node      *ref   `json:"node,omitempty"`
+	// WarnAfter is when the token should have been replaced, of one that is valid for longer.
+	WarnAfter *jwt.NumericDate `json:"warnafter,omitempty"`
 }
 
 // ref names an object. The node of a pod has no uid when it is not there.
@@ -116,7 +120,7 @@ type ref struct {
 
 func refTo(o object.Object) *ref { return &ref{o.GetMetadata().GetName(), o.GetMetadata().GetUid()} }
 
-// Issue returns a token and when it expires.
+// Issue returns a token and when it is to be replaced.
 func (a *Authority) Issue(g Grant) (token string, expires time.Time, err error) {
 	id, err := uuid.NewRandomFromReader(a.cfg.Rand)
 	if err != nil {
@@ -144,6 +148,11 @@ func (a *Authority) Issue(g Grant) (token string, expires time.Time, err error) 
 	if g.Secret != nil {
 		private.Kubernetes.Secret = refTo(g.Secret)
 	}
+	expires = now.Add(g.Life)
+	if g.WarnAfter > 0 {
+		expires = now.Add(g.WarnAfter)
+		private.Kubernetes.WarnAfter = jwt.NewNumericDate(expires)
+	}
 	token, err = jwt.Signed(signer).Claims(private).Claims(jwt.Claims{
 		Issuer: a.cfg.Issuer, Subject: userPrefix + m.GetNamespace() + ":" + m.GetName(), Audience: g.Audiences,
 		ID: id.String(), IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now),
@@ -152,7 +161,7 @@ func (a *Authority) Issue(g Grant) (token string, expires time.Time, err error) 
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign a token: %w", err)
 	}
-	return token, now.Add(g.Life), nil
+	return token, expires, nil
 }
 
 // idOf returns the id of a key, which says nothing but which one it is: the digest of its public part.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
@@ -85,6 +86,10 @@ func (a *Authority) Verify(
 	}
 	if err := a.stands(ctx, v, now); err != nil {
 		return nil, nil, err
+	}
+	if due := v.private.WarnAfter; due != nil && due.Time().Before(now) {
+		audit.From(ctx).Annotate("authentication.k8s.io/stale-token", fmt.Sprintf(
+			"subject: %s, seconds after warning threshold: %d", v.public.Subject, now.Unix()-due.Time().Unix()))
 	}
 	return v.user, of, nil
 }

@@ -32,6 +32,9 @@ const (
 	minTokenSeconds = 600
 	maxTokenSeconds = 1 << 32
 	maxTokenLife    = pki.MaxTokenLife
+	// podTokenSeconds is what pods ask for that mount the token of their account. Programs that read it but once are
+	// many: it is valid for longer, and the audit log says who uses it when it should have been replaced.
+	podTokenSeconds = 3607
 )
 
 // serviceAccounts is the ServiceAccounts service: the standard methods from a backend, and tokens.
@@ -74,12 +77,20 @@ func (s *serviceAccounts) CreateToken(
 		*asked.Spec.ExpirationSeconds = most
 	}
 	grant.Life = time.Duration(asked.Spec.GetExpirationSeconds()) * time.Second
+	if grant.Pod != nil && asked.Spec.GetExpirationSeconds() == podTokenSeconds && s.own(asked.Spec.Audiences) {
+		grant.Life, grant.WarnAfter = maxTokenLife, grant.Life
+	}
 	token, expires, err := s.tokens.Issue(grant)
 	if err != nil {
 		return nil, err
 	}
 	asked.Status = &authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: value.Time(expires)}
 	return asked, nil
+}
+
+// own says whether a token for the audiences is for nobody but the API server.
+func (s *serviceAccounts) own(audiences []string) bool {
+	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(s.tokens.Audiences(), a) })
 }
 
 // account returns the service account that is meant.
