@@ -12,3 +12,6 @@ func Check(cfg Config) error {
 	_, err := cfg.complete()
 	return err
 }
+
+// KubeletVersion is what nodes say of their agents when the program has this version.
+func KubeletVersion(program string) string { return kubeletVersion(program) }

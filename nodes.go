@@ -154,7 +154,8 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 	cfg := nodeagent.Config{
 		StateDir: dir, NodeName: m.name, Client: m.api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(m.runtime), Images: runtimeapi.NewImageServiceClient(m.runtime),
-		Labels: c.cfg.labelsOf(m.number), Taints: c.cfg.NodeTaints, Version: c.cfg.Version, Recorder: m.recorder,
+		Labels: c.cfg.labelsOf(m.number), Taints: c.cfg.NodeTaints, Recorder: m.recorder,
+		Version:  kubeletVersion(c.cfg.Version),
 		Starting: c.starting, HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(),
 		LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(), ClusterDomain: c.cfg.ClusterDomain, Logger: c.cfg.Logger,
 	}

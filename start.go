@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -64,6 +65,19 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 
 // kubernetesVersion is the version whose API is served.
 const kubernetesVersion = "1.36.3+monoplane"
+
+// kubeletVersion is what nodes say of their agents. Clients parse it, and compare it with that of the API: it is the
+// same, with that of the program as a part of what semantic versions call the build.
+func kubeletVersion(program string) string {
+	return "v" + kubernetesVersion + "." + strings.Map(func(r rune) rune {
+		switch {
+		case r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '.', r == '-':
+			return r
+		default:
+			return '-'
+		}
+	}, program)
+}
 
 // startingNodes is how many nodes start at the same time: enough to keep the disk busy, without the memory that a
 // thousand at once would take.
