@@ -11,6 +11,8 @@ import (
 
 	nodev1rpc "monoplane.dev/api/node/v1/rpc"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/fair"
+	"monoplane.dev/internal/share"
 )
 
 // Config says how a Broker behaves. The functions are required.
@@ -24,7 +26,8 @@ type Config struct {
 	MayServe func(ctx context.Context, name string) error
 	// AnswerTimeout is how long a component may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
-	// MaxCalls is how many calls one name may serve at a time; 256 when zero. More are refused.
+	// MaxCalls is how many calls one name may serve at a time; 256 when zero. More are refused, and so are those of a
+	// user who has as many as are left for all others.
 	MaxCalls int
 	// Logger gets one line when a component begins or ceases to listen; discarded when nil.
 	Logger *slog.Logger
@@ -39,8 +42,8 @@ type Broker[C any] struct {
 	listeners map[string]*listener[C]
 	// calls holds the calls that nobody has begun to answer. Invariant: an id leaves when it is answered.
 	calls map[string]*call
-	// busy counts the calls of a name that have not ended. Invariant: no zero entries.
-	busy map[string]int
+	// busy has the room of a name for calls that have not ended, which users share. Invariant: none is empty.
+	busy map[string]*share.Room[string]
 }
 
 // New returns a Broker that nobody listens to yet.
@@ -55,13 +58,15 @@ func New[C any](cfg Config) *Broker[C] {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Broker[C]{
-		cfg: cfg, listeners: make(map[string]*listener[C]), calls: make(map[string]*call), busy: make(map[string]int),
+		cfg: cfg, listeners: make(map[string]*listener[C]), calls: make(map[string]*call),
+		busy: make(map[string]*share.Room[string]),
 	}
 }
 
 // call is one request to a component.
 type call struct {
 	name   string
+	user   string                // for whom there is the call
 	frames chan frame            // from the answering component, unbuffered: back-pressure
 	gone   chan struct{}         // closed when the caller has gone or has everything
 	began  chan struct{}         // closed when a component begins to answer
@@ -178,7 +183,8 @@ func (b *Broker[C]) open(
 ) (*call, string, error) {
 	id := rand.Text()
 	c := &call{
-		name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{}),
+		name: name, user: fair.User(ctx),
+		frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{}),
 		input: input, over: make(chan struct{}),
 	}
 	l, err := b.listener(ctx, name)
@@ -187,14 +193,19 @@ func (b *Broker[C]) open(
 	}
 
 	b.mu.Lock()
-	if b.busy[name] >= b.cfg.MaxCalls {
-		b.mu.Unlock()
-		return nil, "", apierrors.New(apierrors.TooManyRequests, "%s serves %d calls already", b.cfg.Who(name),
-			b.cfg.MaxCalls)
+	room := b.busy[name]
+	if room == nil {
+		room = share.NewRoom[string](b.cfg.MaxCalls)
 	}
+	if !room.Take(c.user, 1) {
+		b.mu.Unlock()
+		return nil, "", apierrors.New(apierrors.TooManyRequests,
+			"%s serves as many calls already as there may be, %d, or as many as user %q may have", b.cfg.Who(name),
+			room.Most(), c.user)
+	}
+	b.busy[name] = room
 	c.ended = l.ended
 	b.calls[id] = c
-	b.busy[name]++
 	b.mu.Unlock()
 
 	select {
@@ -218,7 +229,9 @@ func (b *Broker[C]) close(c *call, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.calls, id)
-	if b.busy[c.name]--; b.busy[c.name] <= 0 {
+	room := b.busy[c.name]
+	room.Give(c.user, 1)
+	if room.Empty() {
 		delete(b.busy, c.name)
 	}
 }

@@ -24,7 +24,8 @@ type Config struct {
 	Machine func(ctx context.Context, node string) (key string, registered bool, err error)
 	// AnswerTimeout is how long an agent may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
-	// MaxCalls is how many calls one node may serve at a time; the constant of this name when zero. More are refused.
+	// MaxCalls is how many calls one node may serve at a time; the constant of this name when zero. More are refused,
+	// and so are those of a user who has as many as are left for all others.
 	MaxCalls int
 	// Shared: an agent that does not listen here may listen at another server of the same etcd.
 	Shared bool

@@ -174,6 +174,49 @@ func TestUnanswered(t *testing.T) {
 	})
 }
 
+// Who follows as many logs as he can keeps nobody else from asking.
+func TestUsersShareCalls(t *testing.T) {
+	inRig(t, nodestreams.Config{MaxCalls: 8}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		next := r.listen(ctx, "a")
+		go func() {
+			for {
+				if _, err := next(); err != nil {
+					return
+				}
+			}
+		}()
+		as := func(name string) context.Context { return authn.WithUser(ctx, &authn.User{Name: name}) }
+		refused := func(name string) bool {
+			got := r.ask(as(name), "a")
+			synctest.Wait()
+			select {
+			case res := <-got:
+				if !apierrors.Is(res.err, apierrors.TooManyRequests) {
+					t.Fatal(res.err)
+				}
+				return true
+			default:
+				return false
+			}
+		}
+		for i := range 12 {
+			if got := refused("greedy"); got != (i >= 4) {
+				t.Fatalf("call %d is refused: %t", i, got)
+			}
+		}
+		for i := range 4 {
+			if got := refused("greedy too"); got != (i >= 2) {
+				t.Errorf("call %d of another is refused: %t", i, got)
+			}
+		}
+		if refused("admin") {
+			t.Error("a third is refused")
+		}
+	})
+}
+
 // A slow reader slows its own stream, and nothing is buffered beyond the connection's buffers.
 func TestBackpressure(t *testing.T) {
 	inRig(t, nodestreams.Config{}, func(r *rig) {

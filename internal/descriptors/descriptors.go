@@ -21,8 +21,11 @@ const (
 	Listener Share = 3
 	// Network is for what pods send and get through the process: their way out without root, node ports, host ports.
 	Network Share = 3
+	// Services is for what clients hold of the services of their node: the API at its cluster IP, names, the health of
+	// Services.
+	Services Share = 1
 	// Streams is for what the agents do for callers: logs, exec, attach, port-forward.
-	Streams Share = 3
+	Streams Share = 2
 	// Ingress is for clients of Ingresses, and the connections that lead them to endpoints.
 	Ingress Share = 1
 )

@@ -9,7 +9,7 @@ import (
 
 // What is left when everybody has taken his share is what etcd needs in the smallest of processes.
 func TestSharesLeaveRoom(t *testing.T) {
-	if left := whole - (2*Listener + Network + Streams + Ingress); left*Needed/whole < 24 {
+	if left := whole - (2*Listener + Network + Services + Streams + Ingress); left*Needed/whole < 24 {
 		t.Errorf("%d sixteenths of %d descriptors are left", left, Needed)
 	}
 }

@@ -215,7 +215,7 @@ func (q *questions) ask(id uint32, packet []byte) {
 		q.answer(id, now, 0)
 		return
 	}
-	if q.ended || !q.passage.TryAcquire(1) {
+	if q.ended || !q.passage.Take(f.client.Addr(), 1) {
 		q.answer(id, drop, 0)
 		return
 	}
@@ -302,7 +302,7 @@ func (q *questions) drop(f flow) {
 		asked.conn.Close()
 	}
 	delete(q.all, f)
-	q.passage.Release(1)
+	q.passage.Give(f.client.Addr(), 1)
 }
 
 // answer lets go of a packet. A mark of 0 leaves the packet's own.

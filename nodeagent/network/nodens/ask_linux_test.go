@@ -41,7 +41,7 @@ func TestRootlessAsk(t *testing.T) {
 	for _, host := range []string{outside, outside6} {
 		at := served(t, "tcp", host)
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
-		a.do(order{Hold: 300, Addr: at})
+		a.do(order{Hold: 100, Addr: at})
 		a.do(order{Ask: "tcp", Addr: at, Bytes: 1 << 20})
 		a.do(order{Drop: true})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/internal/share"
 	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
@@ -46,7 +47,7 @@ func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egre
 		if err != nil {
 			return nil, fmt.Errorf("the way out of the pods: %w", err)
 		}
-		e.tcp = append(e.tcp, newRelay(work, l, n.passage, func(ctx context.Context, from net.Conn) (net.Conn, error) {
+		dial := func(ctx context.Context, from net.Conn) (net.Conn, error) {
 			f := flow{
 				client: from.RemoteAddr().(*net.TCPAddr).AddrPort(), target: from.LocalAddr().(*net.TCPAddr).AddrPort(),
 			}
@@ -54,7 +55,8 @@ func (n *Namespace) serveEgress(ctx context.Context, setup *wire.Setup) (_ *egre
 				return to, nil
 			}
 			return n.dialOut(ctx, f.target)
-		}))
+		}
+		e.tcp = append(e.tcp, newRelay(work, l, n.passage, share.Address, dial))
 		packets, err := n.listenPacket(ctx, wire.Socket{Bind: own, Transparent: true, Original: true})
 		if err != nil {
 			return nil, fmt.Errorf("the way out of the pods: %w", err)

@@ -51,17 +51,18 @@ type conversation struct {
 // send hands a packet to the conversation of a flow, which is begun if there is none.
 func (f *flows) send(ctx context.Context, id flow, packet []byte, begin func(context.Context) (near, far net.Conn,
 	err error)) {
+	client := id.client.Addr()
 	f.mu.Lock()
 	c := f.all[id]
 	full := len(f.all) >= mostFlows
 	f.mu.Unlock()
 	if c == nil {
-		if full || !f.passage.TryAcquire(descriptorsOfFlow) {
+		if full || !f.passage.Take(client, descriptorsOfFlow) {
 			return // UDP may lose packets.
 		}
 		near, far, err := begin(ctx)
 		if err != nil {
-			f.passage.Release(descriptorsOfFlow)
+			f.passage.Give(client, descriptorsOfFlow)
 			return
 		}
 		c = &conversation{near: near, far: far, last: time.Now()}
@@ -69,7 +70,7 @@ func (f *flows) send(ctx context.Context, id flow, packet []byte, begin func(con
 		if f.ended {
 			f.mu.Unlock()
 			c.close()
-			f.passage.Release(descriptorsOfFlow)
+			f.passage.Give(client, descriptorsOfFlow)
 			return
 		}
 		f.all[id] = c
@@ -89,7 +90,7 @@ func (f *flows) converse(ctx context.Context, id flow, c *conversation) {
 	both.Go(func() { c.carry(c.near, c.far) })
 	both.Wait()
 	c.close()
-	f.passage.Release(descriptorsOfFlow)
+	f.passage.Give(id.client.Addr(), descriptorsOfFlow)
 	f.mu.Lock()
 	delete(f.all, id)
 	f.mu.Unlock()

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/internal/share"
 )
 
 // PortConfig says what is served on a port of the machine.
@@ -164,6 +166,10 @@ func (n *Namespace) hasBoth() bool {
 
 // servePort listens at an address by a network of package net.
 func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*Port, error) {
+	if !n.passage.ports.TryAcquire(1) {
+		return nil, fmt.Errorf("the port %s of the machine cannot be served beside so many others: %w", cfg.Listen,
+			unix.EMFILE)
+	}
 	work, stop := context.WithCancel(ctx)
 	context.AfterFunc(n.work, stop)
 	p := &Port{n: n, cfg: cfg, stop: stop, flows: newFlows(n.passage)}
@@ -175,7 +181,7 @@ func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*
 		var lc net.ListenConfig
 		if l, err = lc.Listen(ctx, cfg.Network, at); err == nil {
 			p.addr = l.Addr().(*net.TCPAddr).AddrPort()
-			p.tcp = newRelay(work, l, n.passage, p.dial)
+			p.tcp = newRelay(work, l, n.passage, share.Network, p.dial)
 		}
 	case "udp":
 		lc := net.ListenConfig{Control: packetInfo}
@@ -190,6 +196,7 @@ func (n *Namespace) servePort(ctx context.Context, cfg PortConfig, at string) (*
 	}
 	if err != nil {
 		stop()
+		n.passage.ports.Release(1)
 		if errors.Is(err, unix.EACCES) {
 			err = fmt.Errorf("%w (without root, ports below net.ipv4.ip_unprivileged_port_start cannot be had)", err)
 		}
@@ -235,6 +242,7 @@ func (p *Port) stopServing() {
 			p.done.Wait()
 			p.end()
 		}
+		p.n.passage.ports.Release(1)
 		if p.loopback != nil {
 			p.loopback.stopServing()
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 )
 
 // dialTime is how long a target may take to answer. After slowTime, two of what asks for it have been lost, and it is
@@ -24,16 +25,22 @@ const (
 // for each direction. Those of a flow of UDP are its two sockets.
 const descriptorsOfConn, descriptorsOfFlow = 6, 2
 
-// passage is the room for what goes through this process, by descriptors. A port, or the way out, takes half of it at
-// most with its connections; further ones wait, and packets of further flows are lost.
+// passage is the room for what goes through this process, by descriptors, which its clients share. A port, or the way
+// out, takes half of it at most with its connections. Connections of a client that has enough are reset, and packets
+// of its further flows are lost.
 type passage struct {
-	*semaphore.Weighted
-	each int // How many connections one listener may have.
+	*share.Room[netip.Addr]
+	// each is how many connections one listener may have.
+	each int
+	// ports are those that listen. There is no room for more than an eighth of all.
+	ports *semaphore.Weighted
 }
 
 func newPassage() passage {
 	n := descriptors.Network.Count()
-	return passage{semaphore.NewWeighted(int64(n)), n / 2 / descriptorsOfConn}
+	ports := n / 8
+	n -= ports
+	return passage{share.NewRoom[netip.Addr](n), n / 2 / descriptorsOfConn, semaphore.NewWeighted(int64(ports))}
 }
 
 // slow counts, by clients, the connections whose targets are slow to answer. They end by themselves only after
@@ -64,33 +71,26 @@ func (c *slow) end(client netip.Addr) {
 	}
 }
 
-// clientOf returns who a connection is from: an address, or the network of one where everybody has many.
-func clientOf(conn net.Conn) netip.Addr {
-	a := unmap(conn.RemoteAddr().(*net.TCPAddr).AddrPort()).Addr().WithZone("")
-	if a.Is6() {
-		network, _ := a.Prefix(64) // It is no error for IPv6.
-		return network.Addr()
-	}
-	return a
-}
-
 // relay carries connections of TCP from a listener to where dial leads them, in the kernel (splice).
 type relay struct {
 	listener net.Listener
 	dial     func(ctx context.Context, from net.Conn) (net.Conn, error)
 	passage  passage
+	client   func(net.Addr) netip.Addr
 
 	ctx  context.Context
 	stop context.CancelFunc
-	room chan struct{}
+	// room is for the connections of this listener, and shared by its clients like the passage.
+	room *share.Room[netip.Addr]
 	done sync.WaitGroup
 	slow slow
 }
 
-func newRelay(ctx context.Context, l net.Listener, p passage,
+// newRelay begins a relay, whose clients are told apart by client.
+func newRelay(ctx context.Context, l net.Listener, p passage, client func(net.Addr) netip.Addr,
 	dial func(context.Context, net.Conn) (net.Conn, error),
 ) *relay {
-	r := &relay{listener: l, dial: dial, passage: p, room: make(chan struct{}, p.each),
+	r := &relay{listener: l, dial: dial, passage: p, client: client, room: share.NewRoom[netip.Addr](p.each),
 		slow: slow{most: max(1, p.each/4), of: map[netip.Addr]int{}}}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	r.done.Go(r.accept)
@@ -119,20 +119,20 @@ func (r *relay) accept() {
 				continue
 			}
 		}
-		select {
-		case r.room <- struct{}{}:
-		case <-r.ctx.Done():
-			conn.Close()
-			return
-		}
-		if r.passage.Acquire(r.ctx, descriptorsOfConn) != nil {
-			conn.Close()
-			return
+		client := r.client(conn.RemoteAddr())
+		switch {
+		case !r.room.Take(client, 1):
+			reset(conn.(*net.TCPConn))
+			continue
+		case !r.passage.Take(client, descriptorsOfConn):
+			r.room.Give(client, 1)
+			reset(conn.(*net.TCPConn))
+			continue
 		}
 		r.done.Go(func() {
 			defer func() {
-				r.passage.Release(descriptorsOfConn)
-				<-r.room
+				r.passage.Give(client, descriptorsOfConn)
+				r.room.Give(client, 1)
 			}()
 			r.serve(conn.(*net.TCPConn))
 		})
@@ -142,8 +142,7 @@ func (r *relay) accept() {
 func (r *relay) serve(from *net.TCPConn) {
 	to, err := r.connect(from)
 	if err != nil {
-		_ = from.SetLinger(0) // A reset, which is as near as it gets to having been refused.
-		from.Close()
+		reset(from)
 		return
 	}
 	stop := context.AfterFunc(r.ctx, func() {
@@ -154,11 +153,17 @@ func (r *relay) serve(from *net.TCPConn) {
 	splice(from, to.(*net.TCPConn))
 }
 
+// reset ends a connection, which is as near as it gets to having been refused.
+func reset(from *net.TCPConn) {
+	_ = from.SetLinger(0)
+	from.Close()
+}
+
 // connect connects to where a connection is to be led, unless its client has too many that wait for that.
 func (r *relay) connect(from net.Conn) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, dialTime)
 	defer cancel()
-	client := clientOf(from)
+	client := r.client(from.RemoteAddr())
 	var mu sync.Mutex
 	var over, counted bool
 	timer := time.AfterFunc(slowTime, func() {

@@ -13,12 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/network/nodens"
 	"monoplane.dev/nodeagent/network/proxy"
 )
 
-const dnsPort = 53
+const (
+	dnsPort = 53
+	// mostConns bounds the connections of pods to the API, whose buffers of copySize take memory: 64 MiB in all.
+	mostConns = 2048
+	copySize  = 16 << 10
+)
 
 // session is what goes on in a node namespace while that is the node's.
 type session struct {
@@ -43,6 +50,7 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 			return new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(":", port))
 		},
 	}
+	room := share.NewRoom[netip.Addr](connsOfPods())
 	defer func() {
 		for _, p := range cfg.Packets {
 			_ = p.Close()
@@ -75,7 +83,7 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 			return fmt.Errorf("the API cannot be reached from pods: %w", err)
 		}
 		cfg.API = append(cfg.API, api.Addr().(*net.TCPAddr).AddrPort())
-		group.Go(func() error { return forward(ctx, api, s.node.API) })
+		group.Go(func() error { return forward(ctx, api, room, s.node.API) })
 	}
 	ports := newPorts(ns, ranges, s.log)
 	defer ports.close()
@@ -104,8 +112,19 @@ func listenForAPI(ctx context.Context, ns listener, address netip.AddrPort) (net
 	return l, err
 }
 
-// forward passes connections on to an address of the machine, until ctx ends.
-func forward(ctx context.Context, from net.Listener, to netip.AddrPort) error {
+// descriptorsOfConn is how many descriptors a connection to the API takes here, its two sockets.
+const descriptorsOfConn = 2
+
+// connsOfPods is how many connections to the API pods may have: their half of what pods may hold of their node's
+// services, and of the server's listener, to which all of them come from one address, half.
+func connsOfPods() int {
+	return min(mostConns, descriptors.Services.Count()/2/descriptorsOfConn, descriptors.Listener.Count()/2)
+}
+
+// forward passes connections on to an address of the machine, until ctx ends or the listener is closed. The clients
+// share room.
+func forward(ctx context.Context, from net.Listener, room *share.Room[netip.Addr], to netip.AddrPort) error {
+	from = share.Listen(from, room, share.Address)
 	defer from.Close()
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()
@@ -114,16 +133,14 @@ func forward(ctx context.Context, from net.Listener, to netip.AddrPort) error {
 	for {
 		in, err := from.Accept()
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return ctx.Err()
-			}
-			return err
+			return ctx.Err() // It was closed: no other error comes here.
 		}
 		open.Go(func() { pass(ctx, in, to) })
 	}
 }
 
-// pass copies both ways until both sides have said all, or ctx ends.
+// pass copies both ways until both sides have said all, or ctx ends. It does so without splice, whose pipes a
+// connection would have as well, and Go would keep them when it has ended.
 func pass(ctx context.Context, in net.Conn, to netip.AddrPort) {
 	defer in.Close()
 	var d net.Dialer
@@ -137,7 +154,7 @@ func pass(ctx context.Context, in net.Conn, to netip.AddrPort) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[1], way[0])
+			_, _ = io.CopyBuffer(struct{ io.Writer }{way[1]}, struct{ io.Reader }{way[0]}, make([]byte, copySize))
 			if half, ok := way[1].(interface{ CloseWrite() error }); ok {
 				_ = half.CloseWrite()
 			}
