@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"monoplane.dev/internal/descriptors"
 )
 
 const (
@@ -59,7 +61,9 @@ func newBalancer(dial func(ctx context.Context, network string, at netip.AddrPor
 				return conn, nil
 			},
 			Protocols: new(http.Protocols), DisableCompression: true, ResponseHeaderTimeout: answerTime,
-			IdleConnTimeout: idleTime, MaxIdleConns: mostIdleAll, MaxIdleConnsPerHost: mostIdle,
+			IdleConnTimeout:        idleTime,
+			MaxIdleConns:           min(mostIdleAll, max(1, descriptors.Ingress.Count()/16)),
+			MaxIdleConnsPerHost:    mostIdle,
 			MaxResponseHeaderBytes: mostHeader, ExpectContinueTimeout: time.Second,
 		}
 		set(t.Protocols)

@@ -16,10 +16,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 )
 
 // Bounds of what clients may hold.
@@ -44,10 +44,11 @@ type Config struct {
 	Dial func(ctx context.Context, network string, at netip.AddrPort) (net.Conn, error)
 	// Certificate returns what is shown to a client of HTTPS.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// MaxConnections bounds the connections of clients to each listener; further ones wait. The 64th part of the file
-	// descriptors that the process may have by default, 8192 at most.
+	// MaxConnections bounds the connections to each listener, which clients share (package share); further ones are
+	// reset. The 64th part of the file descriptors that the process may have by default, 8192 at most.
 	MaxConnections int
-	// MaxRequests bounds the requests that are served at once; further ones are answered with 503. 16384 by default.
+	// MaxRequests bounds the requests that are served at once, which clients share; further ones are answered with 503.
+	// Three 128ths of the descriptors by default, since each has a connection to an endpoint, 16384 at most.
 	MaxRequests int
 	// Stall is how long the body of a request or of an answer may stand still on the client's side; a minute by default.
 	Stall time.Duration
@@ -60,7 +61,7 @@ type Front struct {
 	cfg      Config
 	balancer *balancer
 	proxy    *httputil.ReverseProxy
-	seats    chan struct{}
+	seats    *share.Room[netip.Addr]
 	// open is held for reading by requests that are being served, upgraded connections included.
 	open  sync.RWMutex
 	ended bool
@@ -75,12 +76,12 @@ func New(cfg Config) (*Front, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.MaxConnections == 0 {
-		// Two listeners, and a connection to an endpoint for each of a client.
+		// Two listeners have half of the share. The connections to endpoints have the rest, those at rest an eighth.
 		cfg.MaxConnections = min(connections, descriptors.Ingress.Count()/4)
 	}
-	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, requests)
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, min(requests, descriptors.Ingress.Count()*3/8))
 	cfg.Stall = cmp.Or(cfg.Stall, moveTime)
-	f := &Front{cfg: cfg, balancer: newBalancer(cfg.Dial), seats: make(chan struct{}, cfg.MaxRequests)}
+	f := &Front{cfg: cfg, balancer: newBalancer(cfg.Dial), seats: share.NewRoom[netip.Addr](cfg.MaxRequests)}
 	f.proxy = &httputil.ReverseProxy{
 		Rewrite: rewrite, Transport: f.balancer, ErrorHandler: f.failed, BufferPool: &buffers{},
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
@@ -112,14 +113,14 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, "no Ingress has a rule for this host and path")
 		return
 	}
-	select {
-	case f.seats <- struct{}{}:
-		defer func() { <-f.seats }()
-	default:
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	client := share.Network(net.TCPAddrFromAddrPort(from))
+	if !f.seats.Take(client, 1) {
 		w.Header().Set("Retry-After", "1")
 		answer(w, http.StatusServiceUnavailable, "too many requests are being served")
 		return
 	}
+	defer f.seats.Give(client, 1)
 	control := http.NewResponseController(w)
 	out := &pacing{ResponseWriter: w, control: control, limit: f.cfg.Stall}
 	defer out.finish()
@@ -179,7 +180,7 @@ func (f *Front) Serve(ctx context.Context, plain, secure net.Listener) error {
 		}
 		s := f.server(base)
 		servers = append(servers, s)
-		l = netutil.LimitListener(l, f.cfg.MaxConnections)
+		l = share.Listen(l, share.NewRoom[netip.Addr](f.cfg.MaxConnections), share.Network)
 		group.Go(func() error { return run(s, l) })
 	}
 	serve(plain, func(s *http.Server, l net.Listener) error { return s.Serve(l) })

@@ -403,7 +403,7 @@ func TestBounds(t *testing.T) {
 		arrived <- struct{}{}
 		<-leave
 	})
-	r := run(t, leading(at), func(c *front.Config) { c.MaxRequests, c.MaxConnections = 2, 3 })
+	r := run(t, leading(at), func(c *front.Config) { c.MaxRequests, c.MaxConnections = 3, 7 })
 	var waiting sync.WaitGroup
 	for range 2 {
 		waiting.Go(func() { r.get(t, "http://"+r.plain, "a") })
@@ -425,6 +425,67 @@ func TestBounds(t *testing.T) {
 		t.Fatalf("%v, %v", answer, err)
 	}
 	answer.Body.Close()
+}
+
+// Neither connections that a client leaves idle nor its requests that nobody answers keep another client out.
+func TestClientsShare(t *testing.T) {
+	const most = 8
+	arrived, leave := make(chan struct{}, most), make(chan struct{})
+	at := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			arrived <- struct{}{}
+			<-leave
+		}
+	})
+	r := run(t, leading(at), func(c *front.Config) { c.MaxRequests, c.MaxConnections = most, most })
+	greedy := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
+	// Each of its connections to HTTPS makes as many requests as it likes.
+	transport := &http.Transport{DialContext: greedy.DialContext, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport}
+	ask := func(path string) int {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.secure+path, nil)
+		if err != nil {
+			return 0
+		}
+		answer, err := client.Do(q)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	if code := ask("/"); code != 200 { // So that there is one connection.
+		t.Fatalf("the first request gets %d", code)
+	}
+	codes := make(chan int, most)
+	for range most {
+		go func() { codes <- ask("/hangs") }()
+	}
+	for range most / 2 {
+		<-arrived
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("a further request gets %d", code)
+		}
+	}
+	for range most {
+		c, err := greedy.DialContext(t.Context(), "tcp", r.plain)
+		if err == nil {
+			defer c.Close()
+		}
+	}
+	for _, url := range []string{"http://" + r.plain, "https://" + r.secure} {
+		if code, text := r.get(t, url, "a"); code != 200 {
+			t.Errorf("another client gets %d %q from %s", code, text, url)
+		}
+	}
+	close(leave)
+	for range most / 2 {
+		if code := <-codes; code != 200 {
+			t.Errorf("a request that has waited gets %d", code)
+		}
+	}
 }
 
 // Endpoints come, go and do not listen any more while requests are made, and none of these fails. One that is listed

@@ -2,16 +2,19 @@ package dns_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	mdns "github.com/miekg/dns"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
@@ -450,7 +453,7 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		answers := make(chan []byte, 1)
-		server.HandlePacket(t.Context(), b, func(answer []byte) { answers <- answer })
+		server.HandlePacket(t.Context(), netip.Addr{}, b, func(answer []byte) { answers <- answer })
 		select {
 		case a := <-answers:
 			m := new(mdns.Msg)
@@ -481,4 +484,79 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Neither connections that one client leaves idle nor its questions that nobody answers keep others from asking.
+//
+// spec: NET-1
+func TestClientsShare(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	w.knows(func(q mdns.Question) *mdns.Msg {
+		if strings.HasSuffix(q.Name, ".slow.example.") {
+			<-release
+		}
+		rr, err := mdns.NewRR(q.Name + " 60 IN A 192.0.2.1")
+		if err != nil {
+			t.Error(err)
+		}
+		return &mdns.Msg{Answer: []mdns.RR{rr}}
+	})
+	defer close(release)
+	answered := func(network, name string) {
+		t.Helper()
+		if got := w.ask(network, name, mdns.TypeA); got.Rcode != mdns.RcodeSuccess || len(got.Answer) != 1 {
+			t.Errorf("over %s another client gets %s", network, got)
+		}
+	}
+	for range 256 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
+		c, err := d.DialContext(t.Context(), "tcp", w.addr)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	answered("tcp", "a.example.")
+
+	d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	raw, err := d.DialContext(t.Context(), "udp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &mdns.Conn{Conn: raw}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	send := func(name string) uint16 {
+		m := new(mdns.Msg).SetQuestion(name, mdns.TypeA)
+		if err := c.WriteMsg(m); err != nil {
+			t.Fatal(err)
+		}
+		return m.Id
+	}
+	refused := 0
+	for i := range 640 {
+		send(fmt.Sprint(i, ".slow.example."))
+		if i%32 < 31 {
+			continue
+		}
+		// An answer at once shows that the server has read what came before, so that no packet is lost for want of room.
+		for id := send("a.cluster.local."); ; refused++ {
+			got, err := c.ReadMsg()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Id == id {
+				break
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("all questions of the client wait")
+	}
+	answered("udp", "b.example.")
+	answered("tcp", "c.example.")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,13 @@ import (
 
 	mdns "github.com/miekg/dns"
 	"golang.org/x/sync/singleflight"
+
+	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 )
 
 const (
-	// mostForwards bounds the questions that wait for other resolvers.
+	// mostForwards bounds the questions of all clients that wait for other resolvers.
 	mostForwards = 512
 	// patience is how long one resolver may take, mostServers how many are asked, rounds how often each.
 	patience    = 2 * time.Second
@@ -37,7 +41,8 @@ type forwarder struct {
 	cfg   Config
 	cache *answers
 	group singleflight.Group
-	room  chan struct{}
+	// room is for the questions that wait, each of which has a socket.
+	room *share.Room[netip.Addr]
 
 	mu      sync.Mutex
 	servers []string
@@ -50,23 +55,10 @@ type forwarder struct {
 
 func newForwarder(cfg Config) *forwarder {
 	return &forwarder{
-		cfg: cfg, cache: newAnswers(), room: make(chan struct{}, mostForwards),
+		cfg: cfg, cache: newAnswers(),
+		room:  share.NewRoom[netip.Addr](min(mostForwards, descriptors.Services.Count()/4)),
 		probe: fmt.Sprintf("%016x.%016x.loop.", rand.Uint64(), rand.Uint64()), //nolint:gosec // unlikely is enough
 	}
-}
-
-// start runs f when there is room for one more.
-func (f *forwarder) start(run func()) bool {
-	select {
-	case f.room <- struct{}{}:
-	default:
-		return false
-	}
-	go func() {
-		defer func() { <-f.room }()
-		run()
-	}()
-	return true
 }
 
 // ask returns what the resolvers, or the cache, say to a question of a message. Who asks the same at the same time

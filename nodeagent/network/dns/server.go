@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
+	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 	"monoplane.dev/nodeagent/resolvconf"
 )
 
@@ -20,7 +22,7 @@ const (
 	largest = 1232
 	// readers is how many goroutines serve a UDP socket.
 	readers = 4
-	// mostConns bounds the TCP connections, idleTime how long one may be silent.
+	// mostConns bounds the TCP connections of all clients, idleTime how long one may be silent.
 	mostConns = 256
 	idleTime  = 10 * time.Second
 	// mostQueries is how many questions a connection may ask.
@@ -46,6 +48,8 @@ type Server struct {
 	cfg     Config
 	zone    *Zone
 	forward *forwarder
+	// conns is the room for connections of TCP, which clients share.
+	conns *share.Room[netip.Addr]
 }
 
 // NewServer returns a server that serves no socket yet.
@@ -59,7 +63,8 @@ func NewServer(cfg Config) (*Server, error) {
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
-	return &Server{cfg: cfg, zone: cfg.Zone, forward: newForwarder(cfg)}, nil
+	return &Server{cfg: cfg, zone: cfg.Zone, forward: newForwarder(cfg),
+		conns: share.NewRoom[netip.Addr](min(mostConns, descriptors.Services.Count()/4))}, nil
 }
 
 // Serve answers on sockets until ctx ends, and closes them. A packet socket must be bound to one address, from which
@@ -78,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, packets []net.PacketConn, listeners 
 	}
 	for _, l := range listeners {
 		server := &mdns.Server{
-			Listener: netutil.LimitListener(l, mostConns), Net: "tcp", ReadTimeout: idleTime, WriteTimeout: idleTime,
+			Listener: share.Listen(l, s.conns, share.Address), Net: "tcp", ReadTimeout: idleTime, WriteTimeout: idleTime,
 			IdleTimeout: func() time.Duration { return idleTime }, MaxTCPQueries: mostQueries,
 			Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, m *mdns.Msg) { s.serveTCP(ctx, w, m) }),
 			// The usual function drops what it does not like; here everything that can be read is answered.
@@ -121,12 +126,13 @@ func (s *Server) servePackets(ctx context.Context, p net.PacketConn) error {
 		if err != nil {
 			continue // an ICMP message about an earlier answer
 		}
-		s.HandlePacket(ctx, buf[:n], func(answer []byte) { _, _ = p.WriteTo(answer, from) })
+		s.HandlePacket(ctx, share.Address(from), buf[:n], func(answer []byte) { _, _ = p.WriteTo(answer, from) })
 	}
 }
 
-// HandlePacket answers a message of a datagram by reply, at once or later, or not at all. It does not keep the bytes.
-func (s *Server) HandlePacket(ctx context.Context, packet []byte, reply func([]byte)) {
+// HandlePacket answers a message of a client's datagram by reply, at once or later, or not at all. It does not keep
+// the bytes.
+func (s *Server) HandlePacket(ctx context.Context, client netip.Addr, packet []byte, reply func([]byte)) {
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil {
 		if len(packet) < 12 || packet[2]&0x80 != 0 {
@@ -150,10 +156,15 @@ func (s *Server) HandlePacket(ctx context.Context, packet []byte, reply func([]b
 		send(out, size, reply)
 		return
 	}
-	if !s.forward.start(func() { send(s.finish(ctx, m, out, other), size, reply) }) {
+	if !s.forward.room.Take(client, 1) {
 		out.Rcode = mdns.RcodeServerFailure
 		send(out, size, reply)
+		return
 	}
+	go func() {
+		defer s.forward.room.Give(client, 1)
+		send(s.finish(ctx, m, out, other), size, reply)
+	}()
 }
 
 func (s *Server) serveTCP(ctx context.Context, w mdns.ResponseWriter, m *mdns.Msg) {
@@ -162,8 +173,13 @@ func (s *Server) serveTCP(ctx context.Context, w mdns.ResponseWriter, m *mdns.Ms
 		return
 	}
 	out, other := s.local(m)
-	if other != nil {
-		out = s.finish(ctx, m, out, other)
+	if client := share.Address(w.RemoteAddr()); other != nil {
+		if s.forward.room.Take(client, 1) {
+			out = s.finish(ctx, m, out, other)
+			s.forward.room.Give(client, 1)
+		} else {
+			out.Rcode = mdns.RcodeServerFailure
+		}
 	}
 	send(out, mdns.MaxMsgSize, func(b []byte) { _, _ = w.Write(b) })
 }

@@ -8,15 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
+	"monoplane.dev/internal/descriptors"
+	"monoplane.dev/internal/share"
 )
 
 const (
@@ -44,6 +45,8 @@ type health struct {
 	events  *record.Recorder
 	healthy func() bool
 	listen  func(ctx context.Context, port uint16) (net.Listener, error)
+	// asking is the room of all who ask, at whichever port.
+	asking *share.Room[netip.Addr]
 
 	mu       sync.Mutex
 	services map[cache.Key]checked
@@ -63,7 +66,7 @@ type answering struct {
 func newHealth(cfg *Config, events *record.Recorder, healthy func() bool) *health {
 	return &health{node: cfg.NodeName, log: cfg.Logger, events: events, healthy: healthy, listen: cfg.HealthListener,
 		services: map[cache.Key]checked{}, wake: make(chan struct{}, 1), open: map[uint16]*answering{},
-		said: map[uint16]string{}}
+		said: map[uint16]string{}, asking: share.NewRoom[netip.Addr](min(mostAsking, descriptors.Services.Count()/8))}
 }
 
 // healthPort is where a Service's health is asked for; 0 for nowhere.
@@ -167,7 +170,7 @@ func (h *health) serve(l net.Listener, key cache.Key) *answering {
 	}
 	server.SetKeepAlivesEnabled(false)
 	go func() {
-		err := server.Serve(netutil.LimitListener(l, mostAsking))
+		err := server.Serve(share.Listen(l, h.asking, share.Network))
 		if !errors.Is(err, http.ErrServerClosed) {
 			h.log.Error("The health of a Service is not answered any more", "service", key, "err", err)
 		}
