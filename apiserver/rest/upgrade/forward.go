@@ -81,7 +81,9 @@ func (f *forwarder) upgrade(w http.ResponseWriter, r *http.Request) httpstream.C
 		}
 		return spdy.NewResponseUpgrader().UpgradeResponse(framed{w}, r, f.arrived)
 	}
-	u := websocket.Upgrader{Subprotocols: []string{tunnelProtocol}, WriteBufferSize: keptFrame, ReadBufferSize: piece}
+	u := websocket.Upgrader{
+		Subprotocols: []string{tunnelProtocol}, WriteBufferSize: keptFrame, ReadBufferSize: piece, CheckOrigin: anyOrigin,
+	}
 	socket, err := u.Upgrade(w, r, nil)
 	if err != nil {
 		return nil // It has answered.

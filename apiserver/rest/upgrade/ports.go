@@ -31,6 +31,7 @@ func WithPorts(r *http.Request) bool {
 func ForwardPorts(ctx context.Context, w http.ResponseWriter, r *http.Request, pod string, ports []int32, dial Dial) {
 	u := websocket.Upgrader{
 		Subprotocols: []string{socketV4, socketV4Base64}, WriteBufferSize: piece + 1, ReadBufferSize: piece,
+		CheckOrigin: anyOrigin,
 	}
 	conn, err := u.Upgrade(w, r, nil)
 	if err != nil {

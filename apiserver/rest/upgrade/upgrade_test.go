@@ -91,7 +91,8 @@ func serve(
 func dialSocket(t *testing.T, url, protocol string) *websocket.Conn {
 	t.Helper()
 	d := websocket.Dialer{Subprotocols: []string{protocol}}
-	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(url, "http"), nil)
+	origin := http.Header{"Origin": {"http://localhost"}} // What many clients say that are no browsers.
+	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(url, "http"), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
