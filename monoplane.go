@@ -75,8 +75,8 @@ type Config struct {
 	EtcdEndpoints []string
 	// EtcdTLS is for https URLs among EtcdEndpoints; nil for the system's certificates and none for the client.
 	EtcdTLS *tls.Config
-	// EtcdMaintenance lets the server make room in that cluster when it is full: compact and defragment it, which holds up
-	// all who use it, and switch its alarm NOSPACE off. The embedded etcd is always given room so.
+	// EtcdMaintenance lets the server make room in that cluster when it is full: compact and defragment it, which holds
+	// up all who use it, and switch its alarm NOSPACE off. The embedded etcd is always given room so.
 	EtcdMaintenance bool
 	// UnsafeNoFsync does not wait for the disk: a crash of the machine may lose acknowledged writes.
 	UnsafeNoFsync bool

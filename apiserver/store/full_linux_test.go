@@ -81,7 +81,9 @@ func TestFullDisk(t *testing.T) {
 	if s, err = Open(t.Context(), fsyncConfig(dir)); err == nil {
 		refused(write(s))
 		all(s)
-		err = s.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	} else if !strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("opened: %v", err)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // Rounds that make no room are firstPause apart, then twice as long each time, lastPause at most: etcd stands still
-// while it is defragmented. All rounds on an etcd that others use are, with sharedPause at most. After a deletion there
-// may be room in an etcd of our own, and the next round is then deletionPause after the last one, or as long as that one
-// took.
+// while it is defragmented. All rounds on an etcd that others use are, with sharedPause at most. After a deletion
+// there may be room in an etcd of our own, and the next round is then deletionPause after the last one, or as long as
+// that one took.
 const (
 	firstPause    = time.Minute
 	lastPause     = 10 * time.Minute

@@ -73,8 +73,8 @@ func securityLabels(r *rand.Rand) map[string]string {
 	return set
 }
 
-// securePod is a pod that does some of what the standards forbid, and some of what they ask for. It has not the image of
-// which Kubernetes knows nothing.
+// securePod is a pod that does some of what the standards forbid, and some of what they ask for. It has not the image
+// of which Kubernetes knows nothing.
 func securePod(r *rand.Rand) *v1.Pod {
 	p := minimal()
 	c := &p.Spec.Containers[0]

@@ -36,8 +36,8 @@ type socket struct {
 	idle *time.Timer
 }
 
-// anyOrigin lets clients say that they come from any page, as kube-apiserver does: many that are no browsers say so. No
-// cookie shows who a client is; who puts a client certificate into a browser lends it to every page, as there.
+// anyOrigin lets clients say that they come from any page, as kube-apiserver does: many that are no browsers say so.
+// No cookie shows who a client is; who puts a client certificate into a browser lends it to every page, as there.
 func anyOrigin(*http.Request) bool { return true }
 
 // WebSocket serves a command over a WebSocket until it or the client has ended, or ctx has. Probe is ProbeAfter.
