@@ -17,10 +17,14 @@ import (
 func (w *worker) runProbe(action podstate.Probe) {
 	job := w.job()
 	w.agent.spawn(func(ctx context.Context) {
-		in := job.probe(ctx, action)
-		if ctx.Err() == nil { // else it was the agent that ended
-			w.post(in)
+		in, result := job.probe(ctx, action)
+		if ctx.Err() != nil {
+			return // it was the agent that ended
 		}
+		if early := action.Early && result != probe.Success; !early && !w.agent.cfg.Simulated {
+			w.count(podstate.ContainerAt(job.pod, action.Index).GetName(), action.Kind, result)
+		}
+		w.post(in)
 	})
 }
 
@@ -45,12 +49,12 @@ func (a *Agent) waitEarly(ctx context.Context, h *corev1.ProbeHandler) bool {
 }
 
 // probe makes one attempt of a probe, if there is room for it. spec: PROBE-1
-func (j job) probe(ctx context.Context, action podstate.Probe) podstate.Input {
+func (j job) probe(ctx context.Context, action podstate.Probe) (podstate.Input, probe.Result) {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	p := action.Kind.Of(spec)
 	h := p.GetHandler()
 	if action.Early && !j.agent.waitEarly(ctx, h) {
-		return podstate.Probed{Probe: action}
+		return podstate.Probed{Probe: action}, probe.Unknown
 	}
 	if command := simulatedCommand(j.agent.cfg.Simulated, h.GetHttpGet(), h.GetTcpSocket(), h.GetGrpc()); command != nil {
 		p = p.Shallow()
@@ -66,7 +70,7 @@ func (j job) probe(ctx context.Context, action podstate.Probe) podstate.Input {
 	case probe.Unknown:
 		out.Result = podstate.ProbeUnknown
 	}
-	return out
+	return out, result
 }
 
 // hookKey names a hook that runs.

@@ -56,7 +56,7 @@ func (a *Agent) document(ctx context.Context, ask *nodev1rpc.DocumentCall) (*nod
 		body = a.podsDocument()
 	case "/metrics":
 		kind = summary.MetricsType
-		body, err = summary.Text(a.counts())
+		body, err = a.metrics(ctx)
 	case "/metrics/resource":
 		kind = summary.MetricsType
 		measured, failed := a.summary(ctx, true)
@@ -64,6 +64,16 @@ func (a *Agent) document(ctx context.Context, ask *nodev1rpc.DocumentCall) (*nod
 			a.cfg.Logger.Warn("what pods use cannot be measured", "error", failed)
 		}
 		body, err = measured.Metrics()
+	case "/metrics/cadvisor":
+		kind = summary.MetricsType
+		measured, failed := a.summary(ctx, false)
+		if failed != nil {
+			a.cfg.Logger.Warn("what pods use cannot be measured", "error", failed)
+		}
+		body, err = measured.Cadvisor()
+	case "/metrics/probes":
+		kind = summary.MetricsType
+		body, err = summary.Text(a.probes())
 	case "/stats/summary":
 		var query url.Values
 		if query, err = url.ParseQuery(ask.GetQuery()); err != nil {
@@ -75,12 +85,37 @@ func (a *Agent) document(ctx context.Context, ask *nodev1rpc.DocumentCall) (*nod
 		}
 	default:
 		return nil, apierrors.New(apierrors.NotFound, "the agent of node %q serves no %s; it has /healthz, /pods, "+
-			"/metrics, /metrics/resource and /stats/summary", a.cfg.NodeName, ask.GetPath())
+			"/metrics, /metrics/cadvisor, /metrics/probes, /metrics/resource and /stats/summary", a.cfg.NodeName, ask.GetPath())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s of node %q: %w", strings.TrimPrefix(ask.GetPath(), "/"), a.cfg.NodeName, err)
 	}
 	return &nodev1rpc.Document{ContentType: kind, Body: body}, nil
+}
+
+// metrics returns the text of /metrics. What volumes hold is left out where it cannot be measured.
+func (a *Agent) metrics(ctx context.Context) ([]byte, error) {
+	measured, err := a.summary(ctx, false)
+	if err != nil {
+		a.cfg.Logger.Warn("what pods store cannot be measured", "error", err)
+		return summary.Text(a.counts())
+	}
+	return summary.Text(a.counts(), newVolumeStats(measured))
+}
+
+// imageOf returns the image of a container.
+func imageOf(spec *corev1.PodSpec, name string) string {
+	for _, c := range slices.Concat(spec.GetInitContainers(), spec.GetContainers()) {
+		if c.GetName() == name {
+			return c.GetImage()
+		}
+	}
+	for _, c := range spec.GetEphemeralContainers() {
+		if c.GetEphemeralContainerCommon().GetName() == name {
+			return c.GetEphemeralContainerCommon().GetImage()
+		}
+	}
+	return ""
 }
 
 // here returns the workers of pods of which something is, or is to be, on this machine, in the order of their names.

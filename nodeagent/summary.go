@@ -27,7 +27,7 @@ func (a *Agent) summary(ctx context.Context, brief bool) (*summary.Summary, erro
 	var stored map[string]*podDisk
 	if !brief {
 		stored = a.sampler.disks.get(ctx, a)
-		a.addNodeDisks(&out.Node, used.at)
+		a.addNodeDisks(&out.Node)
 	}
 	for _, w := range a.here() {
 		if p := used.pods[w.uid]; p != nil {
@@ -40,8 +40,7 @@ func (a *Agent) summary(ctx context.Context, brief bool) (*summary.Summary, erro
 // nodeSummary says what the machine uses, pods and all.
 func (a *Agent) nodeSummary(used sample, report *nodev1rpc.UsageReport) summary.Node {
 	at := summary.Time{Time: used.at}
-	total, available := hostinfo.Memory()
-	memory := hostinfo.MemoryInUse()
+	total, available, memory := used.total, used.available, used.memory
 	n := summary.Node{Name: a.cfg.NodeName, StartTime: summary.Time{Time: hostinfo.Booted()}}
 	if used.cpu > 0 {
 		n.CPU = &summary.CPU{Time: at, NanoCores: summary.Known(report.GetNode().GetNanoCores()),
@@ -56,7 +55,7 @@ func (a *Agent) nodeSummary(used sample, report *nodev1rpc.UsageReport) summary.
 		n.Swap = &summary.Swap{Time: at, Available: summary.Known(memory.SwapFree),
 			Usage: summary.Known(memory.SwapTotal - memory.SwapFree)}
 	}
-	for i, counted := range hostinfo.Interfaces() {
+	for i, counted := range used.interfaces {
 		one := summary.Interface{
 			Name: counted.Name, RxBytes: summary.Known(counted.RxBytes), RxErrors: summary.Known(counted.RxErrors),
 			TxBytes: summary.Known(counted.TxBytes), TxErrors: summary.Known(counted.TxErrors),
@@ -70,7 +69,8 @@ func (a *Agent) nodeSummary(used sample, report *nodev1rpc.UsageReport) summary.
 }
 
 // addNodeDisks says what the machine stores, and how many tasks there are.
-func (a *Agent) addNodeDisks(n *summary.Node, at time.Time) {
+func (a *Agent) addNodeDisks(n *summary.Node) {
+	at := now()
 	n.FS = fileSystem(a.cfg.DataDir, at)
 	images := n.FS
 	if a.guard != nil {
@@ -129,7 +129,8 @@ func podSummary(w *worker, used *usage.Pod, stored *podDisk, at time.Time) summa
 		}
 		told := c.Told
 		one := summary.Container{Name: name, CPU: summary.CPUOf(told.GetCpu(), c.NanoCores),
-			Memory: summary.MemoryOf(told.GetMemory()), Swap: summary.SwapOf(told.GetSwap())}
+			Memory: summary.MemoryOf(told.GetMemory()), Swap: summary.SwapOf(told.GetSwap()),
+			ID: told.GetAttributes().GetId(), Image: imageOf(p.GetSpec(), name)}
 		w.look(func(m *podstate.StateMachine) {
 			if in, _, ok := m.Instance(name); ok {
 				one.StartTime = summary.Time{Time: in.StartedAt}

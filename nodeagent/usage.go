@@ -31,6 +31,11 @@ type sample struct {
 	at   time.Time
 	cpu  time.Duration
 	pods map[string]*usage.Pod
+	// What the machine has of memory, what of it is free, how it is used, and what has passed through its network. It is
+	// told with the time of the sample, so that whoever asks twice is not told two values of one time.
+	total, available int64
+	memory           hostinfo.MemoryUse
+	interfaces       []hostinfo.Interface
 }
 
 // The times of samples.
@@ -99,16 +104,19 @@ func (s *sampler) get(ctx context.Context, a *Agent) (sample, *nodev1rpc.UsageRe
 	if err != nil {
 		return sample{}, nil, err
 	}
-	total, available := hostinfo.Memory()
 	s.report = usageReport(s.last, next)
-	s.report.Node.Memory = total - available
+	s.report.Node.Memory = next.total - next.available
 	s.last = next
 	return s.last, s.report, nil
 }
 
 func (a *Agent) sample(ctx context.Context) (sample, error) {
 	pods, err := a.usage(ctx)
-	return sample{at: now(), cpu: hostinfo.CPUTime(), pods: pods}, err
+	out := sample{
+		at: now(), cpu: hostinfo.CPUTime(), pods: pods, memory: hostinfo.MemoryInUse(), interfaces: hostinfo.Interfaces(),
+	}
+	out.total, out.available = hostinfo.Memory()
+	return out, err
 }
 
 // usageReport says what was used between two samples, and notes the rates in the second one. A container that has

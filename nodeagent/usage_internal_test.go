@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	nodev1rpc "monoplane.dev/api/node/v1/rpc"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/usage"
 )
 
@@ -45,5 +46,27 @@ func TestUsageReport(t *testing.T) {
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// What is told of a machine is what was measured at the time that is told with it: a second answer from the same
+// sample is the same.
+func TestValuesAndTimesAreOfOneReading(t *testing.T) {
+	at := time.Unix(1000, 0)
+	used := sample{
+		at: at, cpu: time.Minute, total: 10, available: 4,
+		memory:     hostinfo.MemoryUse{Used: 5, Anonymous: 3, Faults: 2, MajorFaults: 1, SwapTotal: 9, SwapFree: 7},
+		interfaces: []hostinfo.Interface{{Name: "eth0", RxBytes: 1, TxBytes: 2}},
+	}
+	a := &Agent{cfg: Config{NodeName: "n"}}
+	n := a.nodeSummary(used, &nodev1rpc.UsageReport{Node: &nodev1rpc.Usage{}})
+	if m := n.Memory; m == nil || !m.Time.Equal(at) || *m.WorkingSet != 6 || *m.Usage != 5 || *m.RSS != 3 {
+		t.Errorf("memory %+v", m)
+	}
+	if s := n.Swap; s == nil || !s.Time.Equal(at) || *s.Usage != 2 {
+		t.Errorf("swap %+v", s)
+	}
+	if i := n.Network; i == nil || !i.Time.Equal(at) || i.Name != "eth0" || *i.RxBytes != 1 || len(i.Interfaces) != 1 {
+		t.Errorf("network %+v", i)
 	}
 }

@@ -35,7 +35,9 @@ type worker struct {
 	evicted bool
 	// volumesEnded: the volumes of a pod that has ended were taken away, or that was tried.
 	volumesEnded bool
-	closed       bool
+	// probed is how often its probes have ended in each way; nil on simulated nodes, where nobody asks.
+	probed map[probed]results
+	closed bool
 }
 
 // post tells the machine a fact and sees to what it wants done.

@@ -1,5 +1,6 @@
 // Package summary is what a node and its pods use, in the two forms in which kubelets serve it: the JSON of
-// /stats/summary (stats/v1alpha1, field by field as Kubernetes writes it) and the metrics of /metrics/resource.
+// /stats/summary (stats/v1alpha1, field by field as Kubernetes writes it) and the metrics of /metrics/resource and
+// /metrics/cadvisor.
 //
 // It is pure: the agent measures, and this package gives it a form. What is not known is left out, and never zero.
 package summary
@@ -75,6 +76,9 @@ type Container struct {
 	RootFS *FS   `json:"rootfs,omitempty"`
 	Logs   *FS   `json:"logs,omitempty"`
 	Swap   *Swap `json:"swap,omitempty"`
+	// ID and Image are what the runtime and the pod call it, for /metrics/cadvisor.
+	ID    string `json:"-"`
+	Image string `json:"-"`
 }
 
 // CPU is the rate, in thousand-millionths of a cpu, and the sum.

@@ -129,11 +129,13 @@ func send(
 // Metrics returns the text of /metrics/resource. A nil Summary could not be measured, and the metrics say so.
 func (s *Summary) Metrics() ([]byte, error) { return Text(newResources(s)) }
 
-// Text returns what a collector tells in the text form of metrics.
-func Text(c prometheus.Collector) ([]byte, error) {
+// Text returns what collectors tell in the text form of metrics.
+func Text(all ...prometheus.Collector) ([]byte, error) {
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(c); err != nil {
-		return nil, err
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
 	}
 	families, err := registry.Gather()
 	if err != nil {

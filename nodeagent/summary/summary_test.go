@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/summary"
@@ -82,5 +83,38 @@ func TestMetrics(t *testing.T) {
 	var none *summary.Summary
 	if got, err := none.Metrics(); err != nil || !strings.HasSuffix(string(got), "\nresource_scrape_error 1\n") {
 		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// What dashboards know from cAdvisor has its names and labels, with the time at which it was measured.
+func TestCadvisor(t *testing.T) {
+	s := sample()
+	s.Pods[0].Containers[0].ID, s.Pods[0].Containers[0].Image = "1", "i"
+	s.Pods[0].Network = summary.NetworkOf(&runtimeapi.NetworkUsage{Timestamp: 1_700_000_000e9,
+		DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: n(5)},
+		Interfaces:       []*runtimeapi.NetworkInterfaceUsage{{Name: "eth0", RxBytes: n(5)}}})
+	got, err := s.Cadvisor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const of = `container="a",cpu="total",id="1",image="i",name="1",namespace="ns",pod="p"`
+	for _, want := range []string{
+		"# TYPE container_cpu_usage_seconds_total counter\ncontainer_cpu_usage_seconds_total{" + of +
+			"} 2.5 1700000001000\n",
+		`container_memory_rss{container="b",id="",image="",name="",namespace="ns",pod="p"} 0 1700000000000` + "\n",
+		`container_memory_working_set_bytes{container="a",id="1",image="i",name="1",namespace="ns",pod="p"} 10 `,
+		`container_network_receive_bytes_total{container="",id="",image="",interface="eth0",name="",namespace="ns",` +
+			`pod="p"} 5 1700000000000` + "\n",
+		"\ncontainer_scrape_error 0\n",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if problems, err := promlint.New(strings.NewReader(string(got))).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", err, problems)
+	}
+	if got, err := (*summary.Summary)(nil).Cadvisor(); err != nil || !strings.Contains(string(got), "_scrape_error 1\n") {
+		t.Errorf("what cannot be measured is told as\n%s, %v", got, err)
 	}
 }
