@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/nodeagent/diskuse"
 	"monoplane.dev/nodeagent/network"
 	"monoplane.dev/nodeagent/runtime/connect"
+	"monoplane.dev/nodeagent/runtime/fake"
 	"monoplane.dev/nodeagent/runtime/host"
 )
 
@@ -85,6 +86,10 @@ func HostRuntime() Runtime { return hostRuntime{} }
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
 func FakeRuntime() Runtime { return &fakeRuntime{} }
 
+// UsedRuntime is FakeRuntime, whose pods use a little, 1m of cpu and 1Mi of memory a container, where no annotation
+// says how much: for people, who look at kubectl top. FakeRuntime tells nothing of them.
+func UsedRuntime() Runtime { return &fakeRuntime{cpu: "1m", memory: "1Mi"} }
+
 // CRIRuntime uses the runtime that listens on endpoint, such as "unix:///run/containerd/containerd.sock".
 func CRIRuntime(endpoint string) Runtime { return criRuntime{endpoint} }
 
@@ -99,14 +104,20 @@ func (hostRuntime) Open(
 }
 
 // fakeRuntime gives each node a range of pod addresses of its own.
-type fakeRuntime struct{ opened atomic.Uint32 }
+type fakeRuntime struct {
+	opened atomic.Uint32
+	// cpu and memory are what containers use of which nothing is said.
+	cpu, memory string
+}
 
 func (*fakeRuntime) Simulated() bool { return true }
 
 func (f *fakeRuntime) Open(
 	_ context.Context, node, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
-	conn, closeRuntime := connect.Fake(node, dir, fakeRange(f.opened.Add(1)-1), logger)
+	conn, closeRuntime := connect.Fake(node, dir, fake.Config{
+		PodCIDR: fakeRange(f.opened.Add(1) - 1), CPU: f.cpu, Memory: f.memory,
+	}, logger)
 	return conn, closeRuntime, nil
 }
 

@@ -12,6 +12,30 @@ import (
 	"monoplane.dev/apierrors"
 )
 
+// Of the pods of UsedRuntime it is told what they use although no annotation says it.
+func TestUseOfPodsThatSayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, monoplane.Config{Runtime: monoplane.UsedRuntime()})
+		p := newPod("p")
+		p.Metadata.Annotations = map[string]string{"fake.monoplane.dev/memory": "64Mi"}
+		create(t, c.Client(), p)
+		create(t, c.Client(), newPod("q"))
+		time.Sleep(time.Minute)
+		pods, err := c.Client().PodMetrics.List(t.Context(), &metav1.ListRequest{Namespace: "default"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for _, m := range pods.GetItems() {
+			used := m.GetContainers()[0].GetUsage()
+			got += fmt.Sprintln(m.GetMetadata().GetName(), used["cpu"].GetString_(), used["memory"].GetString_())
+		}
+		if want := "p 1m 64Mi\nq 1m 1Mi\n"; got != want {
+			t.Errorf("used is\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
 // Simulated nodes use what the annotations of their pods say, while their agents answer.
 func TestWhatSimulatedNodesUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

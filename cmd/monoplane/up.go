@@ -251,7 +251,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 			return monoplane.Config{}, err
 		}
 	case o.runtime == "fake":
-		cfg.Runtime = monoplane.FakeRuntime()
+		cfg.Runtime = monoplane.UsedRuntime()
 	default:
 		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "oci", "host", "auto" or "fake"`, o.runtime)
 	}

@@ -116,7 +116,7 @@ func (c *Controller) reconcile(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, want := range Roles() {
+	for _, want := range append(Roles(), metricsRole()) {
 		live := find(roles.GetItems(), want)
 		g.Go(func() error { return c.role(ctx, live, want) })
 	}

@@ -86,6 +86,10 @@ func TestDefaultRoles(t *testing.T) {
 		if !gives("edit", secrets) || !gives("admin", secrets) || gives("view", secrets) {
 			t.Errorf("admin, edit and view give %v, %v and %v", role("admin").Rules, role("edit").Rules, role("view").Rules)
 		}
+		used := role("system:aggregated-metrics-reader").Rules[0]
+		if !slices.Contains(used.Resources, "pods") || !gives("view", used) || !gives("edit", used) || !gives("admin", used) {
+			t.Errorf("who may view, edit or administer does not see what pods use: %v", role("view").Rules)
+		}
 		// A role of somebody's becomes part of those whose label it has, and of those that have theirs.
 		widgets := &rbacv1.PolicyRule{Verbs: []string{"get"}, ApiGroups: []string{"x"}, Resources: []string{"widgets"}}
 		_, err := c.ClusterRoles.Create(t.Context(), &rbacv1rpc.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{

@@ -107,6 +107,13 @@ func Roles() []*rbacv1.ClusterRole {
 	}
 }
 
+// metricsRole is the role by which metrics-server, whose API is served too, lets those who may view, edit or
+// administer see what pods use.
+func metricsRole() *rbacv1.ClusterRole {
+	return into("admin", into("edit", into("view", role("system:aggregated-metrics-reader",
+		on(read, "metrics.k8s.io", "pods nodes")))))
+}
+
 func viewRules() []*rbacv1.PolicyRule {
 	return []*rbacv1.PolicyRule{
 		on(read, "core", "pods replicationcontrollers replicationcontrollers/scale serviceaccounts services "+

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 
 	"google.golang.org/grpc"
@@ -57,10 +56,10 @@ type Streaming struct {
 	stream.Runtime
 }
 
-// Fake makes a runtime that simulates the pods of a node, with addresses of a range. It takes up what ran when it was
+// Fake makes a runtime that simulates the pods of a node. It takes up what ran when it was
 // closed the last time, which is kept in dir.
-func Fake(node, dir string, pods netip.Prefix, logger *slog.Logger) (grpc.ClientConnInterface, func() error) {
-	r := fake.New(fake.Config{PodCIDR: pods})
+func Fake(node, dir string, cfg fake.Config, logger *slog.Logger) (grpc.ClientConnInterface, func() error) {
+	r := fake.New(cfg)
 	if err := restoreFake(r, dir); err != nil {
 		logger.Warn("the node's simulated pods begin anew", "node", node, "error", err)
 	}

@@ -22,7 +22,7 @@
 //	fake.monoplane.dev/update-delay: 2s  UpdateContainerResources takes that long
 //	fake.monoplane.dev/update-error: text  UpdateContainerResources fails
 //	fake.monoplane.dev/cpu: 250m         how much cpu the container uses from its start to its end
-//	fake.monoplane.dev/memory: 64Mi      how much memory; nothing is told of containers that have neither
+//	fake.monoplane.dev/memory: 64Mi      how much memory; of containers that have neither Config tells, or nothing does
 //	fake.monoplane.dev/log: text           one line that is written to the container's log file at start
 //
 // Commands that are executed in a container (ExecSync), such as those of probes and hooks, end as annotations say,

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -57,7 +58,7 @@ func (r *Runtime) UpdateContainerResources(
 }
 
 // ListContainerStats implements runtimeapi.RuntimeServiceServer: it tells how much cpu and memory those containers use
-// of which an annotation says it.
+// of which an annotation, or else the configuration, says it.
 func (r *Runtime) ListContainerStats(
 	_ context.Context, req *runtimeapi.ListContainerStatsRequest,
 ) (*runtimeapi.ListContainerStatsResponse, error) {
@@ -71,8 +72,8 @@ func (r *Runtime) ListContainerStats(
 			continue
 		}
 		b := c.behaviour()
-		cpu, noCPU := resource.ParseQuantity(b.text("cpu"))
-		memory, noMemory := resource.ParseQuantity(b.text("memory"))
+		cpu, noCPU := resource.ParseQuantity(cmp.Or(b.text("cpu"), r.cfg.CPU))
+		memory, noMemory := resource.ParseQuantity(cmp.Or(b.text("memory"), r.cfg.Memory))
 		if noCPU != nil && noMemory != nil {
 			continue
 		}

@@ -16,6 +16,9 @@ type Config struct {
 	// PodCIDR is the range that sandboxes take their addresses from, one after the other;
 	// 10.244.0.0/16 when unset. Runtimes of several nodes should have ranges of their own.
 	PodCIDR netip.Prefix
+	// CPU and Memory are what a container uses of which no annotation says it, quantities such as "1m"; nothing is told
+	// of it when empty.
+	CPU, Memory string
 	// Fault, if set, is asked before every call that changes something; what it returns is the call's error.
 	// Id is the sandbox or container, for RunPodSandbox the pod's uid, for CreateContainer the container's name.
 	Fault func(method, id string) error
