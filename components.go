@@ -72,11 +72,17 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	return nil
 }
 
-// component is a component with its name.
+// component is a component with its name, and what takes the metrics of its work queues.
 type component struct {
 	controller.Component
 
-	name string
+	name    string
+	metrics prometheus.Registerer
+}
+
+// Run implements controller.Component.
+func (c component) Run(ctx context.Context) error {
+	return c.Component.Run(controller.WithRegisterer(ctx, c.metrics))
 }
 
 // newControllers makes controllers, and what feeds the caches that they share. clientOf returns the client of one.
@@ -102,9 +108,9 @@ func (c *Cluster) newControllers(
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, component{part, d.Name})
+		out = append(out, component{part, d.Name, metrics})
 	}
-	return append(out, component{shared, "shared caches"}), nil
+	return append(out, component{shared, "shared caches", metrics}), nil
 }
 
 // server says how the API is reached by programs in the cluster: where it listens, and where that is everywhere, by

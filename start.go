@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -86,6 +85,7 @@ const startingNodes = 64
 // parts is what start hands from step to step.
 type parts struct {
 	metrics *prometheus.Registry
+	slis    *slis
 	bundle  *pki.Bundle // nil without listeners
 	// tokenKeys sign the tokens of service accounts, which tokens issues and bearers knows.
 	tokenKeys *pki.TokenKeys
@@ -130,7 +130,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		return nil
 	})
-	p := &parts{metrics: prometheus.NewRegistry()}
+	p := &parts{metrics: prometheus.NewRegistry(), slis: newSLIs()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {
 		return err
@@ -320,8 +320,8 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
 		Audit: trail, Limits: fair.New(fair.Config{}),
 		Live:   []rest.Check{{Name: "store", Run: p.api.Live}},
-		OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
-		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		OpenID: p.tokens, Meter: p.api.Meter(), Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+		Paths: c.paths(p), Health: p.slis.observe,
 		Version: kubernetesVersion, Logger: c.cfg.Logger,
 	}
 	c.local = local.New(local.Config{Logger: c.cfg.Logger, Front: func() (*rest.Handler, error) {

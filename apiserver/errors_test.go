@@ -144,7 +144,7 @@ func TestErrorsOverGRPC(t *testing.T) {
 	if !strings.Contains(c.log.String(), "secret") {
 		t.Error("what the client is not told must be in the log")
 	}
-	if n := counted(t, registry, "monoplane_apiserver_requests_total"); n < 30 {
+	if n := counted(t, registry, "apiserver_request_total"); n < 30 {
 		t.Errorf("%v requests counted", n)
 	}
 }

@@ -20,8 +20,11 @@ type method struct {
 	version string
 	// open methods need no authorization: health checks.
 	open bool
-	// counted are the method's own metrics.
-	counted counted
+	// operations count its calls, and code is that of the answers over REST.
+	operations operations
+	code       int
+	// stream says that the answer is a stream.
+	stream bool
 }
 
 // methods maps the full names of methods. A method that is not here is refused.
@@ -34,14 +37,18 @@ func methods(services []kinds.Service) map[string]*method {
 		adminv1rpc.Admin_RotateSecretsKey_FullMethodName: {
 			attributes: auth.Attributes{Verb: "rotate", Resource: "secretskeys"},
 		},
-		nodev1rpc.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
-		nodev1rpc.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
+		nodev1rpc.NodeStreams_Listen_FullMethodName: {
+			stream: true, attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"},
+		},
+		nodev1rpc.NodeStreams_Answer_FullMethodName: {
+			stream: true, attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"},
+		},
 
 		schedulingv1rpc.SchedulerStreams_Listen_FullMethodName: {
-			attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"},
+			stream: true, attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"},
 		},
 		schedulingv1rpc.SchedulerStreams_Answer_FullMethodName: {
-			attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"},
+			stream: true, attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"},
 		},
 	}
 	for _, svc := range services {
@@ -51,6 +58,9 @@ func methods(services []kinds.Service) map[string]*method {
 			a := d
 			a.Verb, a.Subresource = verb, sub
 			out["/"+svc.Desc.ServiceName+"/"+name] = &method{attributes: a, version: svc.Kind.Version}
+		}
+		for _, d := range svc.Desc.Streams {
+			out["/"+svc.Desc.ServiceName+"/"+d.StreamName].stream = true
 		}
 	}
 	bind := &out[corev1rpc.Pods_Bind_FullMethodName].attributes
@@ -97,6 +107,20 @@ func verbOf(name string) (verb, subresource string) {
 	return strings.ToLower(name), ""
 }
 
+// addMethods fills in what can be called.
+func (s *Server) addMethods() {
+	s.methods = methods(s.services)
+	for _, m := range s.methods {
+		m.meter(s.meter)
+	}
+	s.unknown = &method{attributes: auth.Attributes{Verb: "unknown"}}
+	s.health = &method{open: true, attributes: auth.Attributes{Verb: "check", Resource: "grpc"}}
+	s.reflection = &method{stream: true, attributes: auth.Attributes{Verb: "get", Path: auth.ReflectionPath}}
+	for _, m := range []*method{s.unknown, s.health, s.reflection} {
+		m.meter(s.meter)
+	}
+}
+
 // lookup finds a method; ok is false for one that nobody may call.
 func (s *Server) lookup(full string) (m *method, ok bool) {
 	if m, ok = s.methods[full]; ok {
@@ -104,10 +128,9 @@ func (s *Server) lookup(full string) (m *method, ok bool) {
 	}
 	switch {
 	case strings.HasPrefix(full, "/grpc.health.v1.Health/"):
-		verb := full[strings.LastIndexByte(full, '/')+1:]
-		return &method{open: true, attributes: auth.Attributes{Verb: strings.ToLower(verb), Resource: "grpc"}}, true
+		return s.health, true
 	case strings.HasPrefix(full, "/grpc.reflection.v1"):
-		return &method{attributes: auth.Attributes{Verb: "get", Path: auth.ReflectionPath}}, true
+		return s.reflection, true
 	}
-	return &method{}, false
+	return s.unknown, false
 }

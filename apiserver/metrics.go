@@ -1,84 +1,81 @@
 package apiserver
 
 import (
-	"strconv"
-	"sync/atomic"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"net/http"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/metering"
+	"monoplane.dev/apiserver/patch"
 )
 
-// metrics count requests. A nil *metrics counts nothing.
-type metrics struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-}
+// operations count the calls of a method: those of one object or of all namespaces, those of a namespace, and those
+// that apply.
+type operations struct{ plain, namespace, apply *metering.Operation }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	if r == nil {
-		return nil, nil
+// meter makes what counts the calls of a method, with the labels of Kubernetes.
+func (m *method) meter(meter *metering.Meter) {
+	a, stream := &m.attributes, m.stream
+	l := metering.Labels{
+		Verb: metering.Verb(a.Verb, stream && a.Verb != "watch"), Group: a.Group, Version: m.version,
+		Resource: a.Resource, Subresource: a.Subresource, Scope: metering.OfResource,
 	}
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "monoplane_apiserver_requests_total",
-			Help: "Requests by verb, resource, subresource and HTTP code.",
-		}, []string{"verb", "resource", "subresource", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "monoplane_apiserver_request_duration_seconds",
-			Help:    "Duration of requests, watches and log streams excepted.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
-		}, []string{"verb", "resource", "subresource"}),
-	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration} {
-		if err := r.Register(c); err != nil {
-			return nil, err
+	switch a.Verb {
+	case "list", "watch", "deletecollection":
+		l.Scope = metering.OfNamespace
+		m.operations.namespace = meter.Operation(l, stream)
+		l.Scope = metering.OfCluster
+	case "patch":
+		l.Verb = "APPLY"
+		m.operations.apply = meter.Operation(l, stream)
+		l.Verb = "PATCH"
+	case "get", "create", "update", "delete":
+	default: // what Kubernetes has not
+		l.Verb, l.Subresource = "POST", a.Verb
+		if stream {
+			l.Verb = "CONNECT"
 		}
 	}
-	return m, nil
-}
-
-// counted are the metrics of one method, once it has been called: to find them by their labels takes longer
-// than to count.
-type counted struct {
-	ok       atomic.Pointer[prometheus.Counter]
-	duration atomic.Pointer[prometheus.Observer]
-}
-
-func (m *metrics) observe(called *method, err error, took time.Duration) {
-	if m == nil {
-		return
-	}
-	a := &called.attributes
-	if err == nil {
-		once(&called.counted.ok, func() prometheus.Counter {
-			return m.requests.WithLabelValues(a.Verb, a.Resource, a.Subresource, code(nil))
-		}).Inc()
-	} else {
-		m.requests.WithLabelValues(a.Verb, a.Resource, a.Subresource, code(err)).Inc()
-	}
-	if a.Verb != "watch" && a.Verb != "listen" && a.Verb != "answer" && a.Subresource != "log" {
-		once(&called.counted.duration, func() prometheus.Observer {
-			return m.duration.WithLabelValues(a.Verb, a.Resource, a.Subresource)
-		}).Observe(took.Seconds())
+	m.operations.plain = meter.Operation(l, stream)
+	m.code = http.StatusOK
+	switch {
+	case l.Verb == "CONNECT" && a.Verb == "create":
+		m.code = http.StatusSwitchingProtocols
+	case l.Verb == "POST":
+		m.code = http.StatusCreated
 	}
 }
 
-// once returns what p holds, which find has found for the first caller. Two at once find the same.
-func once[T any](p *atomic.Pointer[T], find func() T) T {
-	if v := p.Load(); v != nil {
-		return *v
+// operation returns what counts a call; req is nil for a stream that has asked for nothing yet.
+func (m *method) operation(req any) *metering.Operation {
+	o := &m.operations
+	if o.apply != nil {
+		if r, ok := req.(interface{ GetPatchType() string }); ok && r.GetPatchType() == string(patch.Apply) {
+			return o.apply
+		}
 	}
-	v := find()
-	p.Store(&v)
-	return v
+	if o.namespace != nil {
+		if r, ok := req.(interface{ GetNamespace() string }); ok && r.GetNamespace() != "" {
+			return o.namespace
+		}
+	}
+	return o.plain
 }
 
-// code is the HTTP code that an answer has, or would have, over REST.
-func code(err error) string {
-	if err == nil {
-		return "200"
+// answer is what REST would have answered to a call.
+func (m *method) answer(req any, err error) metering.Answer {
+	a := metering.Answer{Code: m.code, Size: -1}
+	if err != nil {
+		a.Code = int(apierrors.From(err).Status().GetCode())
 	}
-	return strconv.Itoa(int(apierrors.From(err).Status().GetCode()))
+	if r, ok := req.(interface{ GetDryRun() []string }); ok {
+		a.DryRun = len(r.GetDryRun()) > 0
+	}
+	return a
+}
+
+// begin counts a call that is served at once.
+func (m *method) begin(req any) metering.Request {
+	r := m.operation(req).Begin()
+	r.Seated()
+	return r
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -13,29 +12,31 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/warning"
 )
 
 // observeUnary is the outermost interceptor: it counts and times, turns panics and unknown errors into
-// Internal, and sends warnings.
+// Internal, and sends warnings. A front that collects the warnings of its requests sends them, and counts, itself.
 func (s *Server) observeUnary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (answer any, err error) {
-	start := time.Now()
 	m, _ := s.lookup(info.FullMethod)
 	var own *warning.Collector
+	var request metering.Request
 	if !warning.Collected(ctx) {
 		ctx, own = warning.WithCollector(ctx)
+		request = m.begin(req)
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			answer, err = nil, panicked(r)
 		}
 		err = s.translate(ctx, info.FullMethod, err)
-		s.metrics.observe(m, err, time.Since(start))
 		if own == nil {
-			return // the front that collects them sends them
+			return
 		}
+		request.End(m.answer(req, err))
 		if texts := own.Texts(); len(texts) > 0 {
 			// An error here means that the client has gone.
 			_ = grpc.SetHeader(ctx, metadata.MD{warning.MetadataKey: texts})
@@ -49,39 +50,62 @@ func (s *Server) observeUnary(
 func (s *Server) observeStream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) (err error) {
-	start := time.Now()
-	m, _ := s.lookup(info.FullMethod)
+	var own *observed
+	if !warning.Collected(stream.Context()) {
+		m, _ := s.lookup(info.FullMethod)
+		own = &observed{ServerStream: stream, method: m}
+		own.ctx, own.own = warning.WithCollector(stream.Context())
+		stream = own
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicked(r)
 		}
 		err = s.translate(stream.Context(), info.FullMethod, err)
-		s.metrics.observe(m, err, time.Since(start))
+		if own != nil {
+			own.end(err)
+		}
 	}()
-	if !warning.Collected(stream.Context()) {
-		stream = warnedStream(stream)
-	}
 	return handler(srv, stream)
 }
 
-// warnedStream returns a stream that sends, with its header, what its handler has been warned of until then.
-func warnedStream(stream grpc.ServerStream) grpc.ServerStream {
-	w := &warned{ServerStream: stream}
-	w.ctx, w.own = warning.WithCollector(stream.Context())
-	return w
-}
-
-type warned struct {
+// observed is a stream that sends, with its header, what its handler has been warned of until then, and that is
+// counted from its first message on, which says what is asked for.
+type observed struct {
 	grpc.ServerStream
 	ctx context.Context
 	own *warning.Collector
+
+	method  *method
+	begun   bool
+	request metering.Request
 }
 
 // Context has the collector.
-func (w *warned) Context() context.Context { return w.ctx }
+func (w *observed) Context() context.Context { return w.ctx }
+
+// RecvMsg reads a message.
+func (w *observed) RecvMsg(m any) error {
+	err := w.ServerStream.RecvMsg(m)
+	if err == nil {
+		w.begin(m)
+	}
+	return err
+}
+
+func (w *observed) begin(req any) {
+	if !w.begun {
+		w.begun, w.request = true, w.method.begin(req)
+	}
+}
+
+func (w *observed) end(err error) {
+	w.begin(nil)
+	w.request.End(w.method.answer(nil, err))
+}
 
 // SendHeader sends the warnings besides what is in md.
-func (w *warned) SendHeader(md metadata.MD) error {
+func (w *observed) SendHeader(md metadata.MD) error {
 	if texts := w.own.Texts(); len(texts) > 0 {
 		md = metadata.Join(md, metadata.MD{warning.MetadataKey: texts})
 	}

@@ -31,6 +31,7 @@ import (
 	"monoplane.dev/apiserver/kinds/core"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/kinds/scheduling"
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
@@ -97,7 +98,9 @@ type Server struct {
 	audit    *auth.Audit
 	trail    *audit.Log // nil without
 	methods  map[string]*method
-	metrics  *metrics
+	meter    *metering.Meter // nil without
+	// unknown are calls of methods that there are not, health and reflection what gRPC itself has.
+	unknown, health, reflection *method
 }
 
 // Collections is what the store must be opened with.
@@ -143,10 +146,10 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services, PodNetwork: cfg.PodNetwork,
 		}),
 	}
-	s.methods = methods(s.services)
-	if s.metrics, err = newMetrics(cfg.Registerer); err != nil {
+	if s.meter, err = metering.New(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	s.addMethods()
 	for _, svc := range s.services {
 		switch svc.Kind {
 		case corev1.NamespaceKind:
@@ -192,6 +195,9 @@ func (s *Server) Table(k *object.Kind) table.Definition {
 	}
 	return nil
 }
+
+// Meter counts requests; a front that answers requests itself counts with it. It is nil without a Registerer.
+func (s *Server) Meter() *metering.Meter { return s.meter }
 
 // Live returns nil when etcd answers.
 func (s *Server) Live(ctx context.Context) error { return s.store.Live(ctx) }

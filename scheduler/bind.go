@@ -58,7 +58,6 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 		pod = pod.WithPod(live)
 		status = s.profiles.of(try.Pod).Bind(limited, cycle, pod, node)
 	}
-	s.metrics.attempt("scheduled")
 	s.metrics.scheduled(try)
 	try.Done()
 }
@@ -89,7 +88,7 @@ func sameRevision(a, b object.Object) bool {
 
 // lost ends the try of a pod that is still to be bound.
 func (s *Scheduler) lost(try *queue.Try, cycle *framework.CycleState, node string, err error) {
-	s.metrics.attempt("error")
+	s.metrics.attempt(try, hasFailed)
 	if apierrors.Is(err, apierrors.Conflict) || apierrors.Is(err, apierrors.NotFound) {
 		s.metrics.conflict("lost")
 		s.cfg.Logger.Info("lost a race for a pod", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", err)

@@ -77,7 +77,7 @@ func New(cfg Config) (*Scheduler, error) {
 		InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, MaxWait: cfg.MaxWait,
 	})
 	s.reporter = newReporter(cfg.Client.Pods, cfg.Logger)
-	if s.metrics, err = newMetrics(cfg.Registerer, s.queue, s.state); err != nil {
+	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, err
 	}
 	s.storage = s.newStorageCaches()
@@ -223,7 +223,7 @@ func (s *Scheduler) refused(ctx context.Context, try *queue.Try, d framework.Dec
 		s.failed(try, "cannot decide", d.Err)
 		return
 	}
-	s.metrics.attempt("unschedulable")
+	s.metrics.attempt(try, isUnschedulable)
 	message := d.Diagnosis.Message()
 	if d.Nomination != nil {
 		s.nominate(ctx, try, d.Nomination)
@@ -280,7 +280,7 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 
 // rejected says why a pod does not get the node that was picked for it.
 func (s *Scheduler) rejected(try *queue.Try, status *framework.Status) {
-	s.metrics.attempt("unschedulable")
+	s.metrics.attempt(try, isUnschedulable)
 	s.reporter.unschedulable(try.PodInfo, status.Message())
 	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
 }
@@ -293,7 +293,7 @@ func (s *Scheduler) failed(try *queue.Try, what string, err error) {
 		attrs = append(attrs, "stack", string(panicked.Stack))
 	}
 	s.cfg.Logger.Error(what, attrs...)
-	s.metrics.attempt("error")
+	s.metrics.attempt(try, hasFailed)
 	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", err.Error())
 	try.Retry()
 }

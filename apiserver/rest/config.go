@@ -12,6 +12,7 @@ import (
 	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/fair"
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
@@ -29,9 +30,14 @@ type Config struct {
 	Services []*service.Service
 	// Table returns how objects of a kind are shown by kubectl get; nil, or a nil answer, shows name and age.
 	Table func(*object.Kind) table.Definition
-	// Metrics answers /metrics for those whom AuthorizePath lets; nil leaves it out.
-	Metrics http.Handler
-	// AuthorizePath judges requests for /metrics; nil lets nobody read it.
+	// Meter counts the requests; nil for none.
+	Meter *metering.Meter
+	// Paths answer what is no resource, such as /metrics, for those whom AuthorizePath lets; a path that ends in a slash
+	// stands for all below it.
+	Paths map[string]http.Handler
+	// Health takes the results of health checks; nil for nobody.
+	Health func(endpoint, check string, err error)
+	// AuthorizePath judges requests for Paths; nil lets nobody read them.
 	AuthorizePath func(ctx context.Context, verb, path string) error
 	// Audit records every request; nil for none.
 	Audit *audit.Log

@@ -122,8 +122,10 @@ func (r *route) groupVersion() (group, version string) {
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", openapi.V2Path, openapi.Root},
 		h.discovery.Paths()...)
-	if h.cfg.Metrics != nil {
-		paths = append(paths, "/metrics")
+	for path := range h.cfg.Paths {
+		if !strings.HasSuffix(path, "/") {
+			paths = append(paths, path)
+		}
 	}
 	if h.cfg.OpenID != nil {
 		paths = append(paths, tokens.ConfigurationPath, tokens.KeysPath)

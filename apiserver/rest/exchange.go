@@ -9,6 +9,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/warning"
@@ -86,11 +87,19 @@ func (ex *exchange) aborted() {
 	if v == nil {
 		return
 	}
+	if !ex.w.begun {
+		ex.w.code = http.StatusInternalServerError // as Handler.recovered answers
+	}
 	if ex.w.begun && !isAbort(v) {
 		ex.h.logPanic(ex.r, v)
 		v = http.ErrAbortHandler
 	}
 	panic(v)
+}
+
+// answered says how the request was answered.
+func (ex *exchange) answered() metering.Answer {
+	return metering.Answer{Code: ex.w.code, Size: ex.w.size, DryRun: ex.query.Has("dryRun")}
 }
 
 // end ends the answer, and gives back what the exchange has borrowed.

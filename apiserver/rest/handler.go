@@ -12,7 +12,6 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/audit"
-	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/rest/bodycache"
@@ -81,6 +80,9 @@ func New(cfg Config) (*Handler, error) {
 	}
 	linkWatches(routes)
 	for _, r := range routes {
+		r.meter(cfg.Meter)
+	}
+	for _, r := range routes {
 		if err := h.router.add(r.method, r.template, r); err != nil {
 			return nil, err
 		}
@@ -94,7 +96,8 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h.health = &health{
-		live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger, told: map[string]bool{}, passing: map[string]bool{},
+		live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger, result: cfg.Health, told: map[string]bool{},
+		passing: map[string]bool{},
 	}
 	return h, nil
 }
@@ -226,12 +229,12 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		serve = func() { h.serveBytes(w, r, "application/json", []byte(noCustomKinds)) }
 	case path == openapi.V2Path:
 		serve = func() { h.openapi.ServeV2(w, r) }
-	case path == auth.MetricsPath && h.cfg.Metrics != nil:
-		if err := h.authorizePath(r); err != nil {
+	case h.documentOf(path) != nil:
+		if err := h.authorizePath(r, path); err != nil {
 			h.writeError(w, r, err)
 			return
 		}
-		serve = func() { h.cfg.Metrics.ServeHTTP(w, r) }
+		serve = func() { h.documentOf(path).ServeHTTP(w, r) }
 	case path == tokens.ConfigurationPath && h.cfg.OpenID != nil:
 		serve = func() {
 			body, err := h.cfg.OpenID.Configuration("https://" + r.Host)
@@ -264,11 +267,26 @@ func (h *Handler) serveOpenID(w http.ResponseWriter, r *http.Request, contentTyp
 	h.serveBytes(w, r, contentType, body)
 }
 
-func (h *Handler) authorizePath(r *http.Request) error {
+func (h *Handler) authorizePath(r *http.Request, path string) error {
 	if h.cfg.AuthorizePath == nil {
-		return apierrors.New(apierrors.Forbidden, "forbidden: nobody may get path %q", auth.MetricsPath)
+		return apierrors.New(apierrors.Forbidden, "forbidden: nobody may get path %q", path)
 	}
-	return h.cfg.AuthorizePath(r.Context(), "get", auth.MetricsPath)
+	return h.cfg.AuthorizePath(r.Context(), "get", path)
+}
+
+// documentOf returns what answers a path that is no resource; nil for none.
+func (h *Handler) documentOf(path string) http.Handler {
+	if d := h.cfg.Paths[path]; d != nil {
+		return d
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] == '/' {
+			if d := h.cfg.Paths[path[:i+1]]; d != nil {
+				return d
+			}
+		}
+	}
+	return h.cfg.Paths[path+"/"]
 }
 
 func (h *Handler) serveBytes(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {

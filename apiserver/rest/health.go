@@ -16,6 +16,7 @@ import (
 type health struct {
 	live, ready []Check
 	logger      *slog.Logger
+	result      func(endpoint, check string, err error) // nil for nobody
 
 	mu sync.Mutex
 	// told are the endpoints of which a failure was logged; passing are the checks that passed last time, each with its
@@ -84,6 +85,9 @@ func (h *health) run(w http.ResponseWriter, r *http.Request, endpoint string, ch
 		}
 		err := c.Run(r.Context())
 		order, results[c.Name] = append(order, c.Name), err
+		if h.result != nil {
+			h.result(endpoint, c.Name, err)
+		}
 		if err != nil {
 			failed = true
 			fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", c.Name)

@@ -337,9 +337,9 @@ func TestPanicInTheMiddleBreaksOff(t *testing.T) {
 func TestAnonymous(t *testing.T) {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("figures")) })
 	f := newFront(t, func(c *rest.Config) {
-		c.Metrics = metrics
+		c.Paths = map[string]http.Handler{"/metrics": metrics, "/debug/": metrics}
 		c.AuthorizePath = func(_ context.Context, verb, path string) error {
-			if verb == "get" && path == "/metrics" {
+			if verb == "get" && (path == "/metrics" || path == "/debug/mine") {
 				return nil
 			}
 			return apierrors.New(apierrors.Forbidden, "no")
@@ -347,14 +347,19 @@ func TestAnonymous(t *testing.T) {
 	})
 	f.want(f.do("GET", "/metrics", ""), 200, "figures")
 	f.want(f.do("POST", "/metrics", ""), 405)
-	for _, path := range []string{"/api", "/apis", "/api/v1", "/openapi/v3", "/openapi/v3/api/v1", "/metrics", "/"} {
+	f.want(f.do("GET", "/debug/mine", ""), 200, "figures")
+	f.want(f.do("GET", "/debug/others", ""), 403)
+	f.want(f.do("GET", "/metrics/others", ""), 404)
+	for _, path := range []string{
+		"/api", "/apis", "/api/v1", "/openapi/v3", "/openapi/v3/api/v1", "/metrics", "/debug/mine", "/",
+	} {
 		f.want(f.do("GET", path, "", "X-Test-Anonymous", "1"), 401, `"reason":"Unauthorized"`)
 	}
 	for _, path := range []string{"/healthz", "/livez", "/version", "/readyz/etcd"} {
 		f.want(f.do("GET", path, "", "X-Test-Anonymous", "1"), 200)
 		f.want(f.do("GET", path, "", "Impersonate-User", "bob"), 403, `users \"bob\" is forbidden`)
 	}
-	f = newFront(t, func(c *rest.Config) { c.Metrics = metrics })
+	f = newFront(t, func(c *rest.Config) { c.Paths = map[string]http.Handler{"/metrics": metrics} })
 	f.want(f.do("GET", "/metrics", ""), 403, `"reason":"Forbidden"`)
 }
 

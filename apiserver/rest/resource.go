@@ -7,6 +7,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fair"
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/table"
@@ -31,22 +32,36 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 	switch {
 	case err != nil:
 		h.writeError(w, r, err)
+		refused := rt.operation.Begin()
+		refused.End(metering.Answer{Code: int(apierrors.From(err).Status().GetCode()), Size: -1})
 		return
 	case ex == nil:
 		h.notAllowed(w, r, allowed(routes))
 		return
 	}
+	request := ex.operation().Begin()
+	defer func() { request.End(ex.answered()) }()
 	seat, err := h.seat(r, ex.route)
 	if err != nil {
 		h.writeError(w, r, err)
+		ex.w.code = int(apierrors.From(err).Status().GetCode())
 		return
 	}
 	defer seat.Release()
+	request.Seated()
 	defer ex.aborted()
 	ctx, cancel := ex.context(r.Context())
 	defer cancel()
 	ex.route.call(ctx, ex, v)
 	ex.end()
+}
+
+// operation returns what counts the request.
+func (ex *exchange) operation() *metering.Operation {
+	if ex.patchType == negotiate.TypeApplyPatch {
+		return ex.route.apply
+	}
+	return ex.route.operation
 }
 
 // seat bounds how many requests are served at once, and how many streams there are, of all users and of each.

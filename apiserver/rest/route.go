@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
 
@@ -61,6 +62,25 @@ type route struct {
 	query map[string]parameter
 	// watch is the route that answers this one's requests with ?watch=true; nil for none.
 	watch *route
+	// operation counts requests, apply those patches that are applied.
+	operation, apply *metering.Operation
+}
+
+// meter makes what counts requests, with the labels of Kubernetes.
+func (r *route) meter(m *metering.Meter) {
+	scope := metering.OfCluster
+	switch {
+	case r.named() || r.method == http.MethodPost:
+		scope = metering.OfResource
+	case r.namespaced:
+		scope = metering.OfNamespace
+	}
+	group, version := r.groupVersion()
+	l := metering.Labels{Verb: metering.Verb(r.verb, r.stream != nil && r.verb != "watch"), Group: group,
+		Version: version, Resource: r.resource, Subresource: r.subresource, Scope: scope}
+	r.operation = m.Operation(l, r.stream != nil)
+	l.Verb = "APPLY"
+	r.apply = m.Operation(l, false)
 }
 
 // routesOf makes the routes of a service: one for each rule of each of its methods. The rules are in the descriptor,

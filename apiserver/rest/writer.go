@@ -17,8 +17,9 @@ const buffered = 2 << 10
 type writer struct {
 	http.ResponseWriter
 
-	// code is sent unless the answer is an error.
-	code     int
+	// code is sent unless the answer is an error; what has been sent, once begun. Size is how many bytes were written.
+	code, size int
+
 	warnings *warning.Collector
 	// begun is set once the header has been sent.
 	begun bool
@@ -42,7 +43,7 @@ func (w *writer) WriteHeader(code int) {
 	if w.begun {
 		return
 	}
-	w.begun = true
+	w.begun, w.code = true, code
 	if w.warnings != nil {
 		h := w.Header()
 		for _, text := range w.warnings.Texts() {
@@ -90,6 +91,7 @@ type plain struct{ *writer }
 
 // Write writes. It does not fail.
 func (w plain) Write(b []byte) (int, error) {
+	w.size += len(b)
 	switch {
 	case len(b) == 0 || w.gone:
 	case len(b) <= buffered:

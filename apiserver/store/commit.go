@@ -123,7 +123,9 @@ func (s *Store) takeSlot(ctx context.Context) error {
 
 // try sends the request and returns the revision at which it happened; 0 if it did not and nothing shows why.
 func (a *attempt) try(ctx context.Context, req *etcdserverpb.TxnRequest) (int64, error) {
+	start := time.Now()
 	resp, err := a.store.run(ctx, req)
+	a.store.metrics.asked(a, time.Since(start), err)
 	if err != nil {
 		return 0, a.store.writeError(err)
 	}

@@ -105,6 +105,7 @@ func (s *Store) applyBatch(b etcd.Batch) error {
 	}
 	s.arriving.Store(max(applied, b.Revision))
 	for k, chs := range changes {
+		k.received.Add(int64(len(chs)))
 		k.cache.Apply(chs)
 	}
 	if b.Revision > applied {

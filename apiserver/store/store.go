@@ -93,6 +93,9 @@ type kind struct {
 	table  *crc32.Table
 	pool   *intern.Pool
 	keys   *seal.Keys // nil for kinds that are not encrypted
+	// received is how many of its events etcd has sent, and requests counts what etcd was asked for because of it.
+	received atomic.Int64
+	requests [len(operations)]etcdRequests
 }
 
 func (k *kind) intern(o, live object.Object) {

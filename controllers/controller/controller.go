@@ -43,6 +43,20 @@ type Component interface {
 	Ready() error
 }
 
+type registererKey struct{}
+
+// WithRegisterer returns a context in which the work queues of a controller that Run is called with give their metrics
+// to r, while they work.
+func WithRegisterer(ctx context.Context, r prometheus.Registerer) context.Context {
+	return context.WithValue(ctx, registererKey{}, r)
+}
+
+// Registerer returns what takes the metrics of work queues; nil for none.
+func Registerer(ctx context.Context) prometheus.Registerer {
+	r, _ := ctx.Value(registererKey{}).(prometheus.Registerer)
+	return r
+}
+
 // Env is what a controller gets from the program that starts it.
 type Env struct {
 	// Client acts as the identity of the controller.

@@ -27,7 +27,7 @@ func newMetrics(r prometheus.Registerer, objects func() int) (*metrics, error) {
 	m := &metrics{
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "resources_sync_error_total",
-			Help: "Watches of the garbage collector that failed.",
+			Help: "[ALPHA] Watches of the garbage collector that failed.",
 		}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "actions_total",

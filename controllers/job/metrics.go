@@ -31,22 +31,23 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "job_controller", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		syncs: counter("job_syncs_total", "Looks at Jobs.", "completion_mode", "result", "action"),
-		finished: counter("jobs_finished_total", "Jobs that have ended.",
+		syncs: counter("job_syncs_total", "[STABLE] Looks at Jobs.", "completion_mode", "result", "action"),
+		finished: counter("jobs_finished_total", "[STABLE] Jobs that have ended.",
 			"completion_mode", "result", "reason"),
-		external: counter("jobs_by_external_controller_total", "Jobs that another controller carries out.",
+		external: counter("jobs_by_external_controller_total", "[ALPHA] Jobs that another controller carries out.",
 			"controller_name"),
-		pods: counter("job_pods_finished_total", "Pods of Jobs that have ended and are counted.",
+		pods: counter("job_pods_finished_total", "[STABLE] Pods of Jobs that have ended and are counted.",
 			"completion_mode", "result"),
-		actions: counter("pod_failures_handled_by_failure_policy_total", "Failed pods that a rule of a pod failure policy "+
-			"fits, by its action.", "action"),
-		tracked: counter("terminated_pods_tracking_finalizer_total", "Ended pods that have the finalizer (add) and have "+
-			"lost it (delete).", "event"),
-		indexes: counter("job_finished_indexes_total", "Indexes of Jobs that have ended.", "status", "backoffLimit"),
-		creations: counter("job_pods_creation_total", "Pods that were made for Jobs, by what for.",
+		actions: counter("pod_failures_handled_by_failure_policy_total",
+			"[BETA] Failed pods that a rule of a pod failure policy fits, by its action.", "action"),
+		tracked: counter("terminated_pods_tracking_finalizer_total",
+			"[BETA] Ended pods that have the finalizer (add) and have lost it (delete).", "event"),
+		indexes: counter("job_finished_indexes_total", "[ALPHA] Indexes of Jobs that have ended.", "status", "backoffLimit"),
+		creations: counter("job_pods_creation_total", "[ALPHA] Pods that were made for Jobs, by what for.",
 			"reason", "status"),
 		syncTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: "job_controller", Name: "job_sync_duration_seconds", Help: "How long looks at Jobs take.",
+			Subsystem: "job_controller", Name: "job_sync_duration_seconds",
+			Help:    "[STABLE] How long looks at Jobs take.",
 			Buckets: prometheus.ExponentialBuckets(0.004, 2, 15),
 		}, []string{"completion_mode", "result", "action"}),
 	}

@@ -14,12 +14,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			[]string{"zone"})
 	}
 	m := &metrics{
-		size:      gauge("zone_size", "Number of nodes of a zone."),
-		health:    gauge("zone_health", "Percentage of a zone's nodes that are ready."),
-		unhealthy: gauge("unhealthy_nodes_in_zone", "Number of a zone's nodes that are not ready."),
+		size:      gauge("zone_size", "[ALPHA] Number of nodes of a zone."),
+		health:    gauge("zone_health", "[ALPHA] Percentage of a zone's nodes that are ready."),
+		unhealthy: gauge("unhealthy_nodes_in_zone", "[ALPHA] Number of a zone's nodes that are not ready."),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: "node_collector", Name: "evictions_total",
-			Help: "Nodes whose pods were evicted because the node was lost, by zone.",
+			Help: "[STABLE] Nodes whose pods were evicted because the node was lost, by zone.",
 		}, []string{"zone"}),
 	}
 	if r == nil {

@@ -21,11 +21,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		removed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: "pod_gc_collector", Name: "force_delete_pods_total",
-			Help: "Pods that PodGC force deleted, by reason.",
+			Help: "[ALPHA] Pods that PodGC force deleted, by reason.",
 		}, []string{"namespace", "reason"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: "pod_gc_collector", Name: "force_delete_pod_errors_total",
-			Help: "Attempts of PodGC to force delete a pod that failed, by reason.",
+			Help: "[ALPHA] Attempts of PodGC to force delete a pod that failed, by reason.",
 		}, []string{"namespace", "reason"}),
 	}
 	if r == nil {

@@ -93,7 +93,7 @@ func New(cfg Config) (*Controller, error) {
 		nodes: controller.Of[*corev1.Node](cfg.Shared), since: map[item]time.Time{},
 		deletions: prometheus.NewCounter(prometheus.CounterOpts{
 			Subsystem: "taint_eviction_controller", Name: "pod_deletions_total",
-			Help: "Pods whose deletion was begun because of a taint of their node.",
+			Help: "[ALPHA] Pods whose deletion was begun because of a taint of their node.",
 		}),
 		events: record.New(record.Config{
 			Events: cfg.Client.Events, Controller: "taint-eviction-controller", Logger: cfg.Logger,

@@ -73,7 +73,8 @@ func New(cfg Config) (*Controller, error) {
 	}
 	late := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds",
-		Help: "How long after their time Jobs are deleted.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
+		Help:    "[ALPHA] How long after their time Jobs are deleted.",
+		Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
 	})
 	if cfg.Registerer != nil {
 		if err := cfg.Registerer.Register(late); err != nil {

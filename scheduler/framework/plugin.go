@@ -29,6 +29,8 @@ type QueuedPod struct {
 	*PodInfo
 	// Since is when the pod entered the active queue or last left the unschedulable pods.
 	Since time.Time
+	// First is when it was first tried.
+	First time.Time
 	// Attempts is how often it has been tried.
 	Attempts int
 }

@@ -8,6 +8,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ import (
 
 // Config describes a loop.
 type Config[K comparable] struct {
-	// Name is used in logs.
+	// Name is used in logs and metrics.
 	Name string
 	// Reconcile brings one key to where it should be. It is called again after the duration it returns, when that
 	// is positive, and after a growing delay when it fails.
@@ -39,6 +40,8 @@ type Config[K comparable] struct {
 type Loop[K comparable] struct {
 	cfg   Config[K]
 	queue workqueue.TypedRateLimitingInterface[K]
+	// figures are for whoever asks for metrics.
+	figures *figures
 }
 
 // New returns a loop. Run, Serve or Stop must follow, since the queue holds goroutines.
@@ -56,7 +59,16 @@ func New[K comparable](cfg Config[K]) *Loop[K] {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](cfg.MinDelay, cfg.MaxDelay)
-	return &Loop[K]{cfg: cfg, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	f := newFigures(cfg.Name, cfg.Workers)
+	return &Loop[K]{cfg: cfg, figures: f, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+		workqueue.TypedRateLimitingQueueConfig[K]{
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+				Name: cfg.Name, MetricsProvider: f,
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
+					Name: cfg.Name, MetricsProvider: f, Clock: tickless{},
+				}),
+			}),
+		})}
 }
 
 // Add has key reconciled soon.
@@ -69,17 +81,26 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
 func (l *Loop[K]) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, l.queue.ShutDown)
 	defer stop()
+	if r := controller.Registerer(ctx); r != nil {
+		unregister, err := l.figures.register(r)
+		defer unregister()
+		if err != nil {
+			return fmt.Errorf("metrics of the work queue %s: %w", l.cfg.Name, err)
+		}
+	}
 	var workers sync.WaitGroup
-	for range l.cfg.Workers {
+	for i := range l.cfg.Workers {
 		workers.Go(func() {
 			for {
 				key, shutdown := l.queue.Get()
 				if shutdown {
 					return
 				}
+				l.figures.since[i].Store(time.Now().UnixNano())
 				if ctx.Err() == nil {
 					l.work(ctx, key)
 				}
+				l.figures.since[i].Store(0)
 				l.queue.Done(key)
 			}
 		})

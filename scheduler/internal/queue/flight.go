@@ -12,6 +12,8 @@ type Try struct {
 	item  *item
 	// QueuedPod is the pod as it was when it was popped.
 	framework.QueuedPod
+	// Began is when it was popped.
+	Began time.Time
 }
 
 // Pop takes the first pod that is ready to be tried. When there is none it returns nil and how long it is until one
@@ -27,10 +29,13 @@ func (q *Queue) Pop() (try *Try, next time.Duration) {
 	}
 	i.place = inFlight
 	i.Attempts++
+	if i.First.IsZero() {
+		i.First = now
+	}
 	i.removed, i.updated, i.hurried = false, false, false
 	i.seen = q.first + uint64(len(q.changes))
 	q.flying[i] = struct{}{}
-	return &Try{queue: q, item: i, QueuedPod: i.QueuedPod}, 0
+	return &Try{queue: q, item: i, QueuedPod: i.QueuedPod, Began: now}, 0
 }
 
 // flush moves what has waited long enough.
