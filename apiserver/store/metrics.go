@@ -51,9 +51,12 @@ func newMetrics(s *Store) (*metrics, error) {
 			Name: "monoplane_store_compactions_total", Help: "Compactions of etcd's history.",
 		}),
 	}
-	m.collectors = []prometheus.Collector{m.commits, m.requests, m.errors, m.took, m.races, m.compactions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "monoplane_store_revision", Help: "Newest revision that the caches have reached.",
-	}, func() float64 { return float64(s.progress.Revision()) })}
+	m.collectors = []prometheus.Collector{
+		m.commits, m.requests, m.errors, m.took, m.races, m.compactions,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "monoplane_store_revision", Help: "Newest revision that the caches have reached.",
+		}, func() float64 { return float64(s.progress.Revision()) }),
+	}
 	if sized, ok := s.client.(interface{ Size() (total, used int64) }); ok { // Other clusters tell it themselves.
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_storage_size_bytes", Help: "[STABLE] Bytes of the file of the database.",

@@ -87,7 +87,8 @@ func TestDefaultRoles(t *testing.T) {
 			t.Errorf("admin, edit and view give %v, %v and %v", role("admin").Rules, role("edit").Rules, role("view").Rules)
 		}
 		used := role("system:aggregated-metrics-reader").Rules[0]
-		if !slices.Contains(used.Resources, "pods") || !gives("view", used) || !gives("edit", used) || !gives("admin", used) {
+		if !slices.Contains(used.Resources, "pods") || !gives("view", used) || !gives("edit", used) ||
+			!gives("admin", used) {
 			t.Errorf("who may view, edit or administer does not see what pods use: %v", role("view").Rules)
 		}
 		// A role of somebody's becomes part of those whose label it has, and of those that have theirs.
