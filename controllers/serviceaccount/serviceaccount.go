@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
+	"monoplane.dev/object/builtin"
 )
 
 // Name is the name of the service account that every namespace has.
@@ -36,6 +37,8 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	synced atomic.Bool
+	// begun: the namespace that every cluster has was looked at.
+	begun atomic.Bool
 }
 
 // New returns the controller.
@@ -49,12 +52,17 @@ func New(cfg Config) (*Controller, error) {
 	return &Controller{cfg: cfg}, nil
 }
 
-// Ready returns nil once the controller works.
+// Ready returns nil once the controller works, and has seen to the namespace that every cluster has: who waits for a
+// cluster to be ready may make pods there at once.
 func (c *Controller) Ready() error {
-	if !c.synced.Load() {
+	switch {
+	case !c.synced.Load():
 		return errors.New("serviceaccount controller: reading the namespaces")
+	case !c.begun.Load():
+		return errors.New("serviceaccount controller: making the service account of namespace " + builtin.Default)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // Run works until ctx ends, and returns ctx's error.
@@ -68,7 +76,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	queue := loop.New(loop.Config[string]{
 		Name: "serviceaccount", Logger: c.cfg.Logger,
-		Reconcile: func(ctx context.Context, namespace string) (time.Duration, error) {
+		Reconcile: func(ctx context.Context, namespace string) (_ time.Duration, err error) {
+			defer func() {
+				if err == nil && namespace == builtin.Default {
+					c.begun.Store(true)
+				}
+			}()
 			if _, ok := accounts.Get(namespace, Name); ok && accounts.HasSynced() {
 				return 0, nil // if it is deleted, the cache will tell
 			}

@@ -3,6 +3,7 @@ package serviceaccount_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,40 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Who waits for the controller to be ready finds the account of the namespace that every cluster has.
+func TestReadyWithAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.StartWith(t, apitest.Config{NoAccounts: true})
+		ctl, err := serviceaccount.New(serviceaccount.Config{Client: server.Controller("serviceaccount")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var up atomic.Bool
+		server.React(func(_ context.Context, method string, _ any) error {
+			if method == corev1rpc.ServiceAccounts_Create_FullMethodName && !up.Load() {
+				return apierrors.New(apierrors.ServiceUnavailable, "down")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- ctl.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if ctl.Ready() == nil {
+			t.Error("ready without the account of namespace default")
+		}
+		up.Store(true)
+		time.Sleep(time.Hour)
+		if err := ctl.Ready(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
 
 func TestDefaultAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
