@@ -28,8 +28,8 @@ func TestKernelsWithoutQueues(t *testing.T) {
 	without.Queue = 0
 	absent := rules.One(&expr.Target{Name: "ABSENT", Info: &xt.Unknown{}})
 	has := rules.Verdict(expr.VerdictAccept)
-	silent := []string{"output", "refusals", "prerouting", "forward"}
-	asking := []string{"output", "refusals", "prerouting", "ask", "answer", "forward"}
+	silent := []string{"output", "refusals", "around", "prerouting", "forward"}
+	asking := []string{"output", "refusals", "around", "prerouting", "ask", "answer", "forward"}
 	for _, c := range []struct {
 		name  string
 		write func() error
