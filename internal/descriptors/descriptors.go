@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Share is a part of the descriptors, in sixteenths.
+// Share is a part of the descriptors, in thirty-seconds.
 type Share int
 
 // The shares.
 const (
 	// Listener is for the connections of each of the server's two listeners.
-	Listener Share = 3
+	Listener Share = 5
 	// Network is for what pods send and get through the process: their way out without root, node ports, host ports.
-	Network Share = 3
+	Network Share = 6
 	// Services is for what clients hold of the services of their node: the API at its cluster IP, names, the health of
 	// Services.
-	Services Share = 1
+	Services Share = 2
 	// Streams is for what the agents do for callers: logs, exec, attach, port-forward.
-	Streams Share = 2
+	Streams Share = 6
 	// Ingress is for clients of Ingresses, and the connections that lead them to endpoints.
-	Ingress Share = 1
+	Ingress Share = 2
 )
 
 // whole is all shares, and what is left.
-const whole = 16
+const whole = 32
 
 // Needed is how many descriptors a cluster with listeners needs at least.
 const Needed = 128

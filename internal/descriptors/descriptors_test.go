@@ -10,7 +10,7 @@ import (
 // What is left when everybody has taken his share is what etcd needs in the smallest of processes.
 func TestSharesLeaveRoom(t *testing.T) {
 	if left := whole - (2*Listener + Network + Services + Streams + Ingress); left*Needed/whole < 24 {
-		t.Errorf("%d sixteenths of %d descriptors are left", left, Needed)
+		t.Errorf("%d thirty-seconds of %d descriptors are left", left, Needed)
 	}
 }
 

@@ -39,6 +39,8 @@ var different = []struct {
 	{regexp.MustCompile(`(?m)(^|  +)(\d+(?:s|m|h|d|ms)){1,2}($|  +| ago| \(x\d+ over (\d+[smhd])+\))`), "${1}AGE${3}"},
 	{regexp.MustCompile(`\(x\d+ over (\d+[smhd])+\)`), ""},
 	{regexp.MustCompile(`(?m)(^|  +)<(unknown|invalid)>($|  +)`), "${1}AGE${3}"},
+	// What simulated nodes use depends on where pods are.
+	{regexp.MustCompile(`(?m)^(node-N +AGE +\d+% +)\d+Mi`), "${1}0Mi"},
 }
 
 // toldVersion replaces the version of the nodes' agents, in an output that is not normal yet, where nodes tell it:

@@ -292,7 +292,7 @@ func withDescriptors(t *testing.T, n int) *cluster {
 func TestExecsAndDescriptors(t *testing.T) {
 	t.Parallel()
 	const limit, execs, each = 512, 60, 8
-	const served = limit * 2 / 16 / each / 2 // The user's half of them.
+	const served = limit * 6 / 32 / each / 2 // The user's half of them.
 	c := withDescriptors(t, limit)
 	k := c.kubectl(t, "default")
 	k.sleeper(t, "runs")

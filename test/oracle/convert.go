@@ -16,6 +16,8 @@
 //     that both sides have to run on the same machine.
 //   - The kinds with several versions in TestOwners and TestOwnersOfLongHistories: Kubernetes' field manager converts
 //     objects between versions at every step, by its internal types.
+//   - TestMetricsAreRecorded: it reads the lists in Kubernetes' source, and writes testdata/metrics.txt, with which
+//     TestMetrics at the root compares what is served.
 //
 // The courses of DaemonSets and StatefulSets (steps-of-daemonsets, steps-of-statefulsets, templates-of-daemons) take
 // another way at each recording, as those controllers choose by chance; all other answers are recorded the same again.

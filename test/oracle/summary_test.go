@@ -16,7 +16,7 @@ import (
 	"monoplane.dev/nodeagent/summary"
 )
 
-// fill gives random values to all that a summary has, and leaves some of it out.
+// fill gives random values to all that a summary says, and leaves some of it out.
 func fill(r *rand.Rand, v reflect.Value) {
 	if v.Type() == reflect.TypeFor[summary.Time]() {
 		if r.IntN(8) > 0 {
@@ -37,7 +37,9 @@ func fill(r *rand.Rand, v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(r, v.Field(i))
+			if v.Type().Field(i).Tag.Get("json") != "-" { // else it is not said in a summary
+				fill(r, v.Field(i))
+			}
 		}
 	case reflect.String:
 		v.SetString(pick(r, []string{"", "a", "b", "c-1"}))
@@ -86,6 +88,9 @@ func leaves(typ reflect.Type, at string, out map[string]bool) {
 	}
 	for f := range typ.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		if f.Anonymous {
 			leaves(f.Type, at, out)
 			continue
