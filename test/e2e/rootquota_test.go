@@ -213,14 +213,16 @@ func TestRootImagesAreCollected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all [][2]string // Ids and names, in the order in which they are looked at.
-	for i := range 3 {
+	load := func(name string) (id string) {
 		data := make([]byte, 8<<20)
 		_, _ = rand.Read(data) // It never fails.
-		name := fmt.Sprintf("localhost/part:%d", i)
-		id := theirs.loadLayers(t, name, base, packed(t, map[string]string{"part": string(data)},
+		return theirs.loadLayers(t, name, base, packed(t, map[string]string{"part": string(data)},
 			tar.Header{Name: "part", Mode: 0o644}))
-		all = append(all, [2]string{id, name})
+	}
+	var all [][2]string // Ids and names, in the order in which they are looked at.
+	for i := range 3 {
+		name := fmt.Sprintf("localhost/part:%d", i)
+		all = append(all, [2]string{load(name), name})
 	}
 	slices.SortFunc(all, func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) })
 	theirs.flags = []string{"--eviction-hard", "imagefs.available<1Mi"} // By default so small a disk is full.
@@ -231,6 +233,10 @@ func TestRootImagesAreCollected(t *testing.T) {
 	}
 	const look = "wait --for=condition=Ready pod/user0 pod/user1 --timeout=2m"
 	k.ok(t, look)
+	var loaded []string
+	for _, image := range all {
+		loaded = append(loaded, load(image[1])) // The one before has no name any more.
+	}
 
 	room := hostinfo.RoomOf(disk)
 	percent := float64(room.Size-room.Available) / float64(room.Size) * 100
@@ -247,14 +253,20 @@ func TestRootImagesAreCollected(t *testing.T) {
 	}
 	err = poll(patience, func() (bool, string) {
 		out := listed()
-		return !strings.Contains(out, all[2][1]), out
+		return !strings.Contains(out, short(all[2][0])), out
 	})
 	if err != nil {
 		t.Errorf("the image that nobody uses: %v", err)
 	}
+	out := listed()
 	for _, image := range all[:2] {
-		if out := listed(); !strings.Contains(out, image[1]) {
-			t.Errorf("%s is gone, though a container is made of it:\n%s", image[1], out)
+		if !strings.Contains(out, short(image[0])) {
+			t.Errorf("%s is gone, though a container is made of it:\n%s", image[0], out)
+		}
+	}
+	for _, id := range loaded {
+		if !strings.Contains(out, short(id)) {
+			t.Errorf("%s is gone, though nobody can pull what was loaded:\n%s", id, out)
 		}
 	}
 	k.ok(t, look)
@@ -262,6 +274,9 @@ func TestRootImagesAreCollected(t *testing.T) {
 		t.Errorf("it seems to have failed:\n%s", out)
 	}
 }
+
+// short is how an id is listed.
+func short(id string) string { return strings.TrimPrefix(id, "sha256:")[:12] }
 
 const fillingManifest = `
 ---
