@@ -42,7 +42,7 @@ func TestRootDiskTooSmall(t *testing.T) {
 	refused(t, monoplane(t, nil, upArgs(filepath.Join(disk, "data"), "--runtime", "fake")...), "no space left on device")
 }
 
-// A disk that fills up while the cluster runs: the server refuses what it cannot keep, saying why, and goes on to answer
+// A disk that fills up while the cluster runs: the server refuses what it cannot keep, saying why, and still answers
 // reads. Once room is made it writes again, and every acknowledged write is there, also after it was killed.
 // spec: DEL-13
 func TestRootDiskFull(t *testing.T) {
