@@ -45,6 +45,7 @@ func TestAStormAtOnePod(t *testing.T) {
 	p := c.runs("web-0", true)
 	c.budget("b", 5, 2)
 	watch := must(c.admin().Pods.Watch(ctx(t), &metav1.WatchRequest{Namespace: "default"}))(t)
+	must(watch.Header())(t) // it begins with the state as it is when it is accepted
 	c.atOnce(1000, func(by client) {
 		if err := settled(ctx(t), by, "web-0"); err != nil {
 			t.Errorf("one of those that evict is told: %v", err)
@@ -282,6 +283,8 @@ func (h *evictions) watch(c *cluster) (finish func()) {
 	admin := c.admin()
 	pods := must(admin.Pods.Watch(ctx(h.t), &metav1.WatchRequest{Namespace: "default"}))(h.t)
 	budgets := must(admin.PodDisruptionBudgets.Watch(ctx(h.t), &metav1.WatchRequest{Namespace: "default"}))(h.t)
+	must(pods.Header())(h.t) // they begin with the state as it is when they are accepted
+	must(budgets.Header())(h.t)
 	var both sync.WaitGroup
 	both.Go(func() {
 		for {

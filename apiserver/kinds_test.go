@@ -151,6 +151,7 @@ func TestListAndWatch(t *testing.T) {
 	defer cancel()
 	w := must(c.agent("n1").Pods.Watch(wctx, &metav1.WatchRequest{FieldSelector: "spec.nodeName=n1",
 		SendInitialEvents: ptr(true), ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true}))(t)
+	must(w.Header())(t) // it begins with the state as it is when it is accepted
 	p := c.boundPod("web", "n1")
 	c.createPod(newPod("other"))
 	must(deletePod(t, c.admin(), p, ptr(int64(0)), false))(t)

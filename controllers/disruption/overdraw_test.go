@@ -36,6 +36,8 @@ func neverFewer(t *testing.T, r *rand.Rand) {
 	w.settle()
 	watch, err := w.admin.Pods.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default"})
 	w.must(err)
+	_, err = watch.Header() // it begins with the state as it is when it is accepted
+	w.must(err)
 
 	var all sync.WaitGroup
 	evictions := make([]int, clients)
