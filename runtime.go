@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -86,9 +87,13 @@ func HostRuntime() Runtime { return hostRuntime{} }
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
 func FakeRuntime() Runtime { return &fakeRuntime{} }
 
-// UsedRuntime is FakeRuntime, whose pods use a little, 1m of cpu and 1Mi of memory a container, where no annotation
-// says how much: for people, who look at kubectl top. FakeRuntime tells nothing of them.
-func UsedRuntime() Runtime { return &fakeRuntime{cpu: "1m", memory: "1Mi"} }
+// UsedRuntime is FakeRuntime for people, who look at kubectl top, and have charts with init containers and Jobs. Where no
+// annotation of a pod says otherwise, its containers use a little, 1m of cpu and 1Mi of memory each, of which
+// FakeRuntime tells nothing, and those that are to end by themselves, init containers but for sidecars and those of a
+// Job's pods, end with 0 after a second, which run on with FakeRuntime.
+func UsedRuntime() Runtime {
+	return &fakeRuntime{cfg: fake.Config{CPU: "1m", Memory: "1Mi", FinishAfter: time.Second}}
+}
 
 // CRIRuntime uses the runtime that listens on endpoint, such as "unix:///run/containerd/containerd.sock".
 func CRIRuntime(endpoint string) Runtime { return criRuntime{endpoint} }
@@ -105,9 +110,8 @@ func (hostRuntime) Open(
 
 // fakeRuntime gives each node a range of pod addresses of its own.
 type fakeRuntime struct {
+	cfg    fake.Config
 	opened atomic.Uint32
-	// cpu and memory are what containers use of which nothing is said.
-	cpu, memory string
 }
 
 func (*fakeRuntime) Simulated() bool { return true }
@@ -115,9 +119,9 @@ func (*fakeRuntime) Simulated() bool { return true }
 func (f *fakeRuntime) Open(
 	_ context.Context, node, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
-	conn, closeRuntime := connect.Fake(node, dir, fake.Config{
-		PodCIDR: fakeRange(f.opened.Add(1) - 1), CPU: f.cpu, Memory: f.memory,
-	}, logger)
+	cfg := f.cfg
+	cfg.PodCIDR = fakeRange(f.opened.Add(1) - 1)
+	conn, closeRuntime := connect.Fake(node, dir, cfg, logger)
 	return conn, closeRuntime, nil
 }
 

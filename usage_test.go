@@ -2,11 +2,14 @@ package monoplane_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"monoplane.dev"
+	batchv1 "monoplane.dev/api/batch/v1"
+	batchv1rpc "monoplane.dev/api/batch/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -34,6 +37,67 @@ func TestUseOfPodsThatSayNothing(t *testing.T) {
 			t.Errorf("used is\n%s\nwant\n%s", got, want)
 		}
 	})
+}
+
+// What is to end by itself does with UsedRuntime, at every start, and what is not does not: pods come to life after their
+// init containers, and Jobs are done. With FakeRuntime it does when an annotation says so.
+func TestWhatEndsByItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		runtime monoplane.Runtime
+		said    map[string]string
+		want    string
+	}{
+		"for people": {monoplane.UsedRuntime(), nil, "job Succeeded, pod Running 1, plain Running"},
+		"annotations win": {monoplane.UsedRuntime(), map[string]string{"fake.monoplane.dev/exit-after.main": "1h"},
+			"job Running, pod Running 1, plain Running"},
+		"for tests": {monoplane.FakeRuntime(), nil, "job Running, pod Pending 1, plain Running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := start(t, monoplane.Config{Runtime: c.runtime}).Client()
+				begun := newPod("pod")
+				begun.Spec.InitContainers = []*corev1.Container{
+					{Name: "side", Image: "host", RestartPolicy: new("Always")}, {Name: "first", Image: "host"},
+				}
+				begun.Metadata.Annotations = c.said
+				create(t, api, begun)
+				create(t, api, newPod("plain"))
+				of := newPod("").Spec
+				of.RestartPolicy = "Never"
+				_, err := api.Jobs.Create(t.Context(), &batchv1rpc.CreateJobRequest{Object: &batchv1.Job{
+					Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "job"},
+					Spec: &batchv1.JobSpec{Template: &corev1.PodTemplateSpec{
+						Metadata: &metav1.ObjectMeta{Annotations: c.said}, Spec: of}},
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				pods, err := api.Pods.List(t.Context(), &metav1.ListRequest{Namespace: "default"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				phases := map[string]string{}
+				for _, p := range pods.GetItems() {
+					name, _, _ := strings.Cut(p.GetMetadata().GetName(), "-")
+					phases[name] = p.GetStatus().GetPhase()
+					if name == "pod" {
+						sidecars := 0
+						for _, s := range p.GetStatus().GetInitContainerStatuses() {
+							if s.GetName() == "side" && s.GetState().GetRunning() != nil && s.GetRestartCount() == 0 {
+								sidecars++
+							}
+						}
+						phases[name] += fmt.Sprint(" ", sidecars)
+					}
+				}
+				got := fmt.Sprintf("job %s, pod %s, plain %s", phases["job"], phases["pod"], phases["plain"])
+				if got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+			})
+		})
+	}
 }
 
 // Simulated nodes use what the annotations of their pods say, while their agents answer.

@@ -30,7 +30,7 @@ func Container(
 		WorkingDir:  c.GetWorkingDir(),
 		Envs:        e.vars,
 		Labels:      containerLabels(p, f.Owner, c.GetName()),
-		Annotations: containerAnnotations(c, in),
+		Annotations: containerAnnotations(p, c, in),
 		Stdin:       c.GetStdin(),
 		StdinOnce:   c.GetStdinOnce(),
 		Tty:         c.GetTty(),

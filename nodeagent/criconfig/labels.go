@@ -12,6 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/initcontainer"
 )
 
 // Labels on sandboxes and containers.
@@ -43,6 +45,9 @@ const (
 	// AnnotationStorageLimit holds the container's limit of ephemeral storage in bytes, if its pod is evicted for more.
 	// CRI has no field for it.
 	AnnotationStorageLimit = "monoplane.dev/ephemeral-storage-limit"
+	// AnnotationFinishes is "true" on containers that are to end by themselves: init containers, but for sidecars, and
+	// those of a Job's pods. Runtimes that simulate end them.
+	AnnotationFinishes = "monoplane.dev/finishes"
 )
 
 func podLabels(p *corev1.Pod, owner string, more int) map[string]string {
@@ -82,7 +87,7 @@ type Instance struct {
 	Delay time.Duration
 }
 
-func containerAnnotations(c *corev1.Container, in Instance) map[string]string {
+func containerAnnotations(p *corev1.Pod, c *corev1.Container, in Instance) map[string]string {
 	m := map[string]string{
 		AnnotationHash:         in.Hash,
 		AnnotationRestartCount: strconv.FormatUint(uint64(in.Attempt), 10),
@@ -96,7 +101,22 @@ func containerAnnotations(c *corev1.Container, in Instance) map[string]string {
 	if policy := c.GetTerminationMessagePolicy(); policy != "" {
 		m[AnnotationMessagePolicy] = policy
 	}
+	if finishes(p, c) {
+		m[AnnotationFinishes] = "true"
+	}
 	return m
+}
+
+// finishes says whether the container is to end by itself.
+func finishes(p *corev1.Pod, c *corev1.Container) bool {
+	named := func(other *corev1.Container) bool { return other.GetName() == c.GetName() }
+	if slices.ContainsFunc(p.GetSpec().GetInitContainers(), named) {
+		return !initcontainer.IsSidecar(c)
+	}
+	return slices.ContainsFunc(p.GetSpec().GetContainers(), named) &&
+		slices.ContainsFunc(p.GetMetadata().GetOwnerReferences(), func(o *metav1.OwnerReference) bool {
+			return o.GetController() && o.GetKind() == "Job" && strings.HasPrefix(o.GetApiVersion(), "batch/")
+		})
 }
 
 // VolumeImages returns the value of AnnotationVolumeImages for a container with these mounts; empty where none is an

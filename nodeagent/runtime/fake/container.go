@@ -112,10 +112,7 @@ func (r *Runtime) StartContainer(
 	c.starting = false
 	c.state, c.started = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now()
 	r.record("START", c)
-	if d, ok := b.duration("exit-after"); ok {
-		c.code = b.code("exit-code", 0)
-		r.exitLater(c, d)
-	}
+	r.exitByItself(c, b)
 	r.publish(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sandbox)
 	return &runtimeapi.StartContainerResponse{}, nil
 }

@@ -19,6 +19,9 @@ type Config struct {
 	// CPU and Memory are what a container uses of which no annotation says it, quantities such as "1m"; nothing is told
 	// of it when empty.
 	CPU, Memory string
+	// FinishAfter is how long after its start a container exits with 0 that is to end by itself, as
+	// criconfig.AnnotationFinishes says, if no annotation of its pod says when it exits. 0: it runs on.
+	FinishAfter time.Duration
 	// Fault, if set, is asked before every call that changes something; what it returns is the call's error.
 	// Id is the sandbox or container, for RunPodSandbox the pod's uid, for CreateContainer the container's name.
 	Fault func(method, id string) error

@@ -87,11 +87,7 @@ func (r *Runtime) Restore(text []byte) error {
 			if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
 				continue
 			}
-			b := c.behaviour()
-			if d, ok := b.duration("exit-after"); ok {
-				c.code = b.code("exit-code", 0)
-				r.exitLater(c, max(time.Until(c.started.Add(d)), 1))
-			}
+			r.exitByItself(c, c.behaviour())
 		}
 	}
 	return nil

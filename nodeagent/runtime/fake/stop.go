@@ -5,6 +5,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/criconfig"
 )
 
 // Exit codes of a process that a signal ended.
@@ -72,6 +74,19 @@ func (r *Runtime) terminate(id string, term bool) <-chan struct{} {
 	d, _ := b.duration("stop-after")
 	r.exitLater(c, d)
 	return exited
+}
+
+// exitByItself makes a container that has started exit when it is to, if it is. The caller holds the lock.
+func (r *Runtime) exitByItself(c *container, b behaviour) {
+	after, ok := b.duration("exit-after")
+	if !ok && r.cfg.FinishAfter > 0 {
+		after = r.cfg.FinishAfter
+		ok = c.packed.get().GetAnnotations()[criconfig.AnnotationFinishes] == "true"
+	}
+	if ok {
+		c.code = b.code("exit-code", 0)
+		r.exitLater(c, max(0, time.Until(c.started.Add(after))))
+	}
 }
 
 // exitLater makes the container exit after d with the code it has. The caller holds the lock.
