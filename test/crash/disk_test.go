@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,6 +28,27 @@ type disk struct {
 	delayed       atomic.Int64 // counts
 	failed        atomic.Int64 // counts
 	synced        atomic.Int64 // counts
+
+	mu sync.Mutex
+	// unsynced are the files that the disk was not asked to keep since they were written last, by number, and
+	// unsyncedNames what was put into the place of something since their directory was.
+	unsynced      map[uint64]string
+	unsyncedNames map[uint64][]string
+	// hasty are the files that were put into the place of something while they were unsynced.
+	hasty []string
+}
+
+// forgets returns the files, of those that their paths say matter, that would not be as they are after a power failure.
+func (d *disk) forgets(matters func(path string) bool) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := slices.Concat(slices.Collect(maps.Values(d.unsynced)), d.hasty)
+	for _, names := range d.unsyncedNames {
+		all = append(all, names...)
+	}
+	all = slices.DeleteFunc(all, func(path string) bool { return !matters(path) })
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // needDisk says why there can be no such file system here, if so.
@@ -41,7 +65,7 @@ func needDisk() error {
 
 // mountDisk mounts at dir what is in backing.
 func mountDisk(dir, backing string) (*disk, error) {
-	d := &disk{}
+	d := &disk{unsynced: map[uint64]string{}, unsyncedNames: map[uint64][]string{}}
 	root, err := fs.NewLoopbackRoot(backing)
 	if err != nil {
 		return nil, err
@@ -54,6 +78,8 @@ func mountDisk(dir, backing string) (*disk, error) {
 	loopback.RootData.RootNode = top
 	d.server, err = fs.Mount(dir, top, &fs.Options{MountOptions: fuse.MountOptions{
 		AllowOther: true, DirectMountStrict: true, Options: []string{"default_permissions"}, FsName: "crash", Name: "crash",
+		// With it Linux 6.9 and later write to the files in backing themselves, past the disk.
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 	}})
 	return d, err
 }
@@ -93,6 +119,8 @@ var (
 	_ fs.NodeCreater     = (*file)(nil)
 	_ fs.NodeMkdirer     = (*file)(nil)
 	_ fs.NodeRenamer     = (*file)(nil)
+
+	_ fs.NodeOpendirHandler = (*file)(nil)
 )
 
 func (f *file) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
@@ -110,18 +138,62 @@ func (f *file) Write(ctx context.Context, h fs.FileHandle, data []byte, off int6
 	if errno := f.disk.trouble(ctx); errno != 0 {
 		return 0, errno
 	}
+	f.disk.mu.Lock()
+	f.disk.unsynced[f.StableAttr().Ino] = f.Path(nil)
+	f.disk.mu.Unlock()
 	return w.Write(ctx, data, off)
 }
 
 func (f *file) Fsync(ctx context.Context, h fs.FileHandle, flags uint32) syscall.Errno {
+	if errno := f.keep(ctx); errno != 0 {
+		return errno
+	}
+	s, ok := h.(fs.FileFsyncer)
+	if !ok {
+		return syscall.EBADF
+	}
+	return s.Fsync(ctx, flags)
+}
+
+// keep is what the disk does when it is asked to keep a file or directory as it is.
+func (f *file) keep(ctx context.Context) syscall.Errno {
 	if errno := f.disk.trouble(ctx); errno != 0 {
 		return errno
 	}
 	f.disk.synced.Add(1)
-	if s, ok := h.(fs.FileFsyncer); ok {
-		return s.Fsync(ctx, flags)
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	delete(f.disk.unsynced, f.StableAttr().Ino)
+	delete(f.disk.unsyncedNames, f.StableAttr().Ino)
+	return 0
+}
+
+// dir is a directory that is open.
+type dir struct {
+	dirHandle
+	of *file
+}
+
+type dirHandle interface {
+	fs.FileReaddirenter
+	fs.FileSeekdirer
+	fs.FileReleasedirer
+	fs.FileFsyncdirer
+}
+
+func (f *file) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	h, flags, errno := f.LoopbackNode.OpendirHandle(ctx, flags)
+	if handle, ok := h.(dirHandle); ok {
+		h = &dir{handle, f}
 	}
-	return 0 // a directory; the machine does not lose its power here
+	return h, flags, errno
+}
+
+func (d *dir) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
+	if errno := d.of.keep(ctx); errno != 0 {
+		return errno
+	}
+	return d.dirHandle.Fsyncdir(ctx, flags)
 }
 
 func (f *file) Create(
@@ -146,7 +218,20 @@ func (f *file) Rename(
 	if errno := f.disk.trouble(ctx); errno != 0 {
 		return errno
 	}
-	return f.LoopbackNode.Rename(ctx, name, to, newName, flags)
+	moved, into := f.GetChild(name), to.EmbeddedInode()
+	errno := f.LoopbackNode.Rename(ctx, name, to, newName, flags)
+	if errno == 0 && moved != nil && !moved.IsDir() {
+		f.disk.mu.Lock()
+		defer f.disk.mu.Unlock()
+		path := filepath.Join(into.Path(nil), newName)
+		if ino := moved.StableAttr().Ino; f.disk.unsynced[ino] != "" {
+			f.disk.hasty = append(f.disk.hasty, path)
+			delete(f.disk.unsynced, ino)
+		}
+		ino := into.StableAttr().Ino
+		f.disk.unsyncedNames[ino] = append(f.disk.unsyncedNames[ino], path)
+	}
+	return errno
 }
 
 // The disk keeps files, and fails when it is told to.
@@ -170,12 +255,27 @@ func TestDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func(name string) error { return os.WriteFile(filepath.Join(mount, name), []byte("text"), 0o600) }
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(filepath.Join(mount, name), os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
 	if err := write("before"); err != nil {
 		t.Fatal(err)
 	}
+	opened := open("opened")
 	d.fail(1)
-	if err := write("sick"); !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a write to a disk that fails: %v", err)
+	_, written := opened.WriteString("text")
+	for what, err := range map[string]error{
+		"a new file": write("sick"), "a write": written, "keeping a file": opened.Sync(),
+		"a new name": os.Rename(filepath.Join(mount, "before"), filepath.Join(mount, "after")),
+	} {
+		if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s on a disk that fails: %v", what, err)
+		}
 	}
 	d.heal()
 	d.slowDown(time.Millisecond)
@@ -184,6 +284,37 @@ func TestDisk(t *testing.T) {
 	}
 	if d.failed.Load() == 0 || d.delayed.Load() == 0 {
 		t.Error("the disk did not count")
+	}
+	// What the disk was not asked to keep when it took its name, and what nobody asked to keep under its name.
+	names, err := os.Open(mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer names.Close()
+	for _, c := range []struct {
+		name      string
+		file, dir bool
+		forgotten bool
+	}{
+		{"neither", false, false, true}, {"dir", false, true, true}, {"file", true, false, true}, {"both", true, true, false},
+	} {
+		f := open("." + c.name)
+		_, err := f.WriteString("text")
+		if err == nil && c.file {
+			err = f.Sync()
+		}
+		if err == nil {
+			err = os.Rename(f.Name(), filepath.Join(mount, c.name))
+		}
+		if err == nil && c.dir {
+			err = names.Sync()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.forgets(func(path string) bool { return path == c.name }); len(got) > 0 != c.forgotten {
+			t.Errorf("%s asked to be kept: it forgets %q", c.name, got)
+		}
 	}
 	for _, name := range []string{"before", "after"} {
 		if text, err := os.ReadFile(filepath.Join(backing, name)); err != nil || string(text) != "text" {

@@ -5,6 +5,7 @@ package crash
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -23,7 +24,9 @@ func TestRootCrash(t *testing.T) {
 	torment(t, []kind{killServer, slowDisk, failDisk, killShim}, 8)
 }
 
-// What is acknowledged survives a machine that loses its power: the disk was told to keep it before.
+// What is acknowledged survives a machine that loses its power: the disk was told to keep it before. So do the files
+// that server and agent keep for themselves, of which each is whole on the disk before it takes the place of another,
+// and the end of a container before anybody hears of it.
 //
 // spec: DEL-13
 func TestRootAcknowledgedIsSynced(t *testing.T) {
@@ -67,5 +70,34 @@ func TestRootAcknowledgedIsSynced(t *testing.T) {
 		if d.synced.Load() == before {
 			t.Errorf("write %d was acknowledged before the disk was asked to keep it", i)
 		}
+	}
+	w, err := c.Pods.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Pods.Create(t.Context(), &corev1rpc.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Name: "ends"},
+		Spec: &corev1.PodSpec{RestartPolicy: "Never", Containers: []*corev1.Container{
+			{Name: "main", Image: "host", Command: []string{"true"}},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for phase := ""; phase != "Succeeded"; {
+		batch, err := w.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range batch.GetEvents() {
+			phase = e.GetObject().GetStatus().GetPhase()
+		}
+	}
+	// These are about processes, which a power failure ends, or are made anew when they are not there.
+	passing := []string{"config", "etc-hosts", "hostname", "lock", "resolv.conf", "resources", "sandbox", "shim", "up.json",
+		"volumes.json"}
+	lost := d.forgets(func(path string) bool { return !slices.Contains(passing, filepath.Base(path)) })
+	if len(lost) > 0 {
+		t.Errorf("not as they are after a power failure: %q", lost)
 	}
 }
