@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,6 +50,8 @@ type Cluster struct {
 	sockets *listen.Sockets
 	local   *local.Server
 	ingress controller.Ingress
+	// inPods is where pods with a network of their own reach the API, once that is served.
+	inPods atomic.Pointer[[]netip.AddrPort]
 
 	// closers undo what Start did; Stop runs them last to first.
 	closers []func(context.Context) error

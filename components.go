@@ -102,7 +102,7 @@ func (c *Cluster) newControllers(
 			Sign: sign,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
-				Server: c.server(), PodRanges: c.cfg.podRanges, Ingress: c.ingress,
+				Server: c.server(p), PodRanges: c.cfg.podRanges, Ingress: c.ingress,
 			},
 		})
 		if err != nil {
@@ -113,26 +113,53 @@ func (c *Cluster) newControllers(
 	return append(out, component{shared, "shared caches", metrics}), nil
 }
 
-// server says how the API is reached by programs in the cluster: where it listens, and where that is everywhere, by
-// the address of the machine.
-func (c *Cluster) server() controller.Server {
-	s := controller.Server{ClusterIP: c.cfg.services.Addresses[0].First(), Shared: len(c.cfg.EtcdEndpoints) > 0}
+// server says how the API is reached by programs in the cluster.
+func (c *Cluster) server(p *parts) controller.Server {
+	s := controller.Server{ClusterIP: c.cfg.services.API(), Shared: len(c.cfg.EtcdEndpoints) > 0}
 	at, err := netip.ParseAddrPort(c.sockets.REST())
 	if err != nil {
 		return s
 	}
-	addr := at.Addr().Unmap().WithZone("")
-	if addr.IsUnspecified() {
+	at = netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+	s.Reached = func() netip.AddrPort {
+		now := c.reached(at, s.ClusterIP.Is4())
+		if now.IsValid() && p.bundle != nil {
+			p.bundle.Cover(now.Addr())
+		}
+		return now
+	}
+	return s
+}
+
+// reached says where programs in the cluster reach what listens at an address: there; where that is everywhere, at the
+// address of the machine; and where it is the loopback, which each pod with a network of its own has for itself, where
+// this network leads there. Of several it is one of the family of the API's Service, if there is one. It is not valid
+// while the network has not said.
+func (c *Cluster) reached(at netip.AddrPort, is4 bool) netip.AddrPort {
+	all := []netip.AddrPort{at}
+	if at.Addr().IsUnspecified() {
+		all = nil
 		for _, text := range hostinfo.Addresses() {
-			if addr, err = netip.ParseAddr(text); err == nil {
-				break
+			if addr, err := netip.ParseAddr(text); err == nil {
+				all = append(all, netip.AddrPortFrom(addr, at.Port()))
 			}
 		}
 	}
-	if addr.IsValid() && !addr.IsUnspecified() {
-		s.Address = netip.AddrPortFrom(addr, at.Port())
+	loopback := func(at netip.AddrPort) bool { return at.Addr().IsLoopback() }
+	serves := c.hasNetwork() && len(c.refusedNodes) < len(c.cfg.nodeNames())
+	if serves && !slices.ContainsFunc(all, func(at netip.AddrPort) bool { return !loopback(at) }) {
+		all = nil
+		if inPods := c.inPods.Load(); inPods != nil {
+			all = *inPods
+		}
 	}
-	return s
+	if i := slices.IndexFunc(all, func(at netip.AddrPort) bool { return at.Addr().Is4() == is4 }); i > 0 {
+		return all[i]
+	}
+	if len(all) == 0 {
+		return netip.AddrPort{}
+	}
+	return all[0]
 }
 
 // errEnded is the error of a component that ends without having been asked to.

@@ -118,6 +118,12 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		node := network.Node{Name: name, Client: p.controller(controllers.NodeNetwork), ClusterDomain: c.cfg.ClusterDomain,
 			DNS: c.cfg.services.DNS()}
 		node.API, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
+		node.Reached = func(api []netip.AddrPort) {
+			for _, at := range api {
+				p.bundle.Cover(at.Addr())
+			}
+			c.inPods.Store(&api)
+		}
 		node.Warn = func(reason, note string) {
 			m.recorder.EventFor(&corev1.ObjectReference{
 				ApiVersion: corev1.NodeKind.APIVersion(), Kind: corev1.NodeKind.Kind, Name: name, Uid: name,

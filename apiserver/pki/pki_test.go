@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -261,6 +262,21 @@ func TestServerCertificateIsRenewedWhileRunning(t *testing.T) {
 	}
 	if _, err := handshake(t, b, now, "other.example.com"); err == nil {
 		t.Error("the certificate is valid for a name that was not asked for")
+	}
+	const later = "10.244.0.1"
+	if _, err := handshake(t, b, now, later); err == nil {
+		t.Errorf("the certificate is valid for %s before that is known", later)
+	}
+	for range 2 {
+		b.Cover(netip.MustParseAddr(later))
+		c, err := handshake(t, b, now, later)
+		if err != nil {
+			t.Fatalf("as %s: %v", later, err)
+		}
+		serials = append(serials, c.SerialNumber.String())
+	}
+	if serials[3] != serials[4] {
+		t.Error("an address that the certificate is valid for has made another one")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -45,6 +46,18 @@ func parseNames(extra []string) (names, error) {
 		}
 	}
 	return n, nil
+}
+
+// Cover has the server's certificate be valid for an address, from the next connection on.
+func (b *Bundle) Cover(at netip.Addr) {
+	ip := net.IP(at.AsSlice())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.ContainsFunc(b.names.ips, ip.Equal) {
+		return
+	}
+	b.names.ips = append(b.names.ips, ip)
+	b.server = nil
 }
 
 func isDNS(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }

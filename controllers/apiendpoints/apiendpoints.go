@@ -5,8 +5,9 @@
 // server whose Lease stands still for leaseTime, by the clock of whoever looks, is left out of the endpoints; one that
 // ends in order takes its Lease with it. A server that is alone writes no Leases.
 //
-// What differs from what should be there is mended, and nothing else is written. An address that is the loopback's is
-// listed too: there the server listens, for programs on its own machine.
+// What differs from what should be there is mended, and nothing else is written. While it is not known where pods
+// reach the server, nothing is. An address that is the loopback's is listed only where pods have none but the
+// machine's.
 //
 // What it does not do: it makes nothing for a server that nobody reaches over the network.
 package apiendpoints
@@ -40,7 +41,7 @@ import (
 )
 
 const (
-	// startAfter is how long a start is left alone.
+	// startAfter is how long a start is left alone, and the time between two looks at where the server is reached.
 	startAfter = 500 * time.Millisecond
 	// lookEvery is the time between two looks, and renewEvery between two signs of life, of which leaseTime may pass
 	// without any.
@@ -78,6 +79,8 @@ type Config struct {
 // Controller keeps the Service and its endpoints. Run starts it.
 type Controller struct {
 	cfg Config
+	// at is where the server is reached, as of the last look.
+	at netip.AddrPort
 	// seen says when a Lease was last seen to change, and what it said then.
 	seen map[string]sign
 }
@@ -108,7 +111,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.cfg.Server.Shared {
 		every = renewEvery
 	}
-	if !c.cfg.Server.Address.IsValid() {
+	if c.cfg.Server.Reached == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -121,6 +124,15 @@ func (c *Controller) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		}
+		at := c.cfg.Server.Reached()
+		if !at.IsValid() {
+			timer.Reset(startAfter)
+			continue
+		}
+		if at != c.at {
+			c.end(ctx) // The Lease of where it was before.
+			c.at = at
+		}
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.Warn("the endpoints of the API server", "error", err)
 		}
@@ -130,7 +142,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // look mends what is not as it should be.
 func (c *Controller) look(ctx context.Context) error {
-	all := []netip.AddrPort{c.cfg.Server.Address}
+	all := []netip.AddrPort{c.at}
 	if c.cfg.Server.Shared {
 		if err := c.renew(ctx); err != nil {
 			return fmt.Errorf("lease: %w", err)
@@ -178,7 +190,7 @@ func (c *Controller) service(ctx context.Context, groups []together) error {
 			Metadata: meta(map[string]string{"component": "apiserver", "provider": "kubernetes"}),
 			Spec: &corev1.ServiceSpec{
 				Type: "ClusterIP", ClusterIP: c.cfg.Server.ClusterIP.String(), SessionAffinity: "None",
-				Ports: []*corev1.ServicePort{servicePort(int32(c.cfg.Server.Address.Port()))},
+				Ports: []*corev1.ServicePort{servicePort(int32(c.at.Port()))},
 			},
 		}})
 	}
@@ -192,7 +204,7 @@ func (c *Controller) service(ctx context.Context, groups []together) error {
 		return nil
 	}
 	next := object.Clone(live)
-	next.Spec.Ports = []*corev1.ServicePort{servicePort(int32(c.cfg.Server.Address.Port()))}
+	next.Spec.Ports = []*corev1.ServicePort{servicePort(int32(c.at.Port()))}
 	_, err = services.Update(ctx, &corev1rpc.UpdateServiceRequest{
 		Namespace: builtin.Default, Name: builtin.API, Object: next,
 	})
@@ -315,7 +327,7 @@ func leaseName(at netip.AddrPort) string {
 
 // renew says that this server lives.
 func (c *Controller) renew(ctx context.Context) error {
-	at := c.cfg.Server.Address
+	at := c.at
 	all := c.cfg.Client.Leases
 	now := value.MicroTime(time.Now())
 	live, err := all.Get(ctx, &metav1.GetRequest{Namespace: leases, Name: leaseName(at), ResourceVersion: "0"})
@@ -352,7 +364,7 @@ func (c *Controller) alive(ctx context.Context) ([]netip.AddrPort, error) {
 		return nil, err
 	}
 	now := time.Now()
-	out := []netip.AddrPort{c.cfg.Server.Address}
+	out := []netip.AddrPort{c.at}
 	seen := make(map[string]sign, len(list.GetItems()))
 	for _, l := range list.GetItems() {
 		m := l.GetMetadata()
@@ -382,13 +394,13 @@ func (c *Controller) alive(ctx context.Context) ([]netip.AddrPort, error) {
 
 // end takes the Lease away, so that the others need not wait.
 func (c *Controller) end(ctx context.Context) {
-	if !c.cfg.Server.Shared {
+	if !c.cfg.Server.Shared || !c.at.IsValid() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
 	_, err := c.cfg.Client.Leases.Delete(ctx, &metav1.DeleteRequest{
-		Namespace: leases, Name: leaseName(c.cfg.Server.Address),
+		Namespace: leases, Name: leaseName(c.at),
 	})
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) {
 		c.cfg.Logger.Debug("the lease of the API server is left to end by itself", "error", err)

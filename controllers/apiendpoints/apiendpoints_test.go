@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,13 @@ func run(t *testing.T, c *client.Client, address string, shared bool) (stop func
 	t.Helper()
 	s := controller.Server{ClusterIP: netip.MustParseAddr("10.96.0.1"), Shared: shared}
 	if address != "" {
-		s.Address = netip.MustParseAddrPort(address)
+		s.Reached = func() netip.AddrPort { return netip.MustParseAddrPort(address) }
 	}
+	return start(t, c, s)
+}
+
+func start(t *testing.T, c *client.Client, s controller.Server) (stop func()) {
+	t.Helper()
 	ctl, err := apiendpoints.New(apiendpoints.Config{Client: c, Server: s})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +159,8 @@ func TestServersAreListedWhileTheyLive(t *testing.T) {
 		dying, die := context.WithCancel(t.Context())
 		gate := server.Controller("apiendpoints")
 		third, err := apiendpoints.New(apiendpoints.Config{Client: gate, Server: controller.Server{
-			Address: netip.MustParseAddrPort("192.0.2.3:7443"), ClusterIP: netip.MustParseAddr("10.96.0.1"), Shared: true,
+			Reached:   func() netip.AddrPort { return netip.MustParseAddrPort("192.0.2.3:7443") },
+			ClusterIP: netip.MustParseAddr("10.96.0.1"), Shared: true,
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -187,6 +194,36 @@ func TestServersAreListedWhileTheyLive(t *testing.T) {
 		leases, err = c.Leases.List(t.Context(), &metav1.ListRequest{Namespace: "kube-system"})
 		if err != nil || len(leases.Items) != 1 {
 			t.Errorf("leases: %v, %v", leases, err)
+		}
+	})
+}
+
+// Nothing is listed while it is not known where pods reach the server. When that changes, so does what is listed, and
+// of where it was no Lease is left.
+func TestServerIsReachedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.Start(t)
+		c := server.Admin()
+		var at atomic.Pointer[netip.AddrPort]
+		at.Store(&netip.AddrPort{})
+		defer start(t, server.Controller("apiendpoints"), controller.Server{
+			Reached: func() netip.AddrPort { return *at.Load() }, ClusterIP: netip.MustParseAddr("10.96.0.1"), Shared: true,
+		})()
+		time.Sleep(time.Minute)
+		if _, err := c.Endpoints.Get(t.Context(), this); !apierrors.Is(err, apierrors.NotFound) {
+			t.Errorf("while it is not known: %v", err)
+		}
+		for _, now := range []string{"10.244.0.1:6443", "10.244.0.1:7443"} {
+			next := netip.MustParseAddrPort(now)
+			at.Store(&next)
+			time.Sleep(12 * time.Second) // two looks: the first may still see the Lease that has just gone
+			if got := listed(t, c); got != now {
+				t.Errorf("%s is listed for %s", got, now)
+			}
+			leases, err := c.Leases.List(t.Context(), &metav1.ListRequest{Namespace: "kube-system"})
+			if err != nil || len(leases.Items) != 1 || leases.Items[0].Spec.GetHolderIdentity() != now {
+				t.Errorf("leases: %v, %v", leases, err)
+			}
 		}
 	})
 }

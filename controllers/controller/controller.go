@@ -106,8 +106,9 @@ func (i Ingress) On() bool { return i.HTTP != nil || i.HTTPS != nil }
 
 // Server says how an API server is reached.
 type Server struct {
-	// Address is where it listens for programs in the cluster; not valid for one that nobody reaches over the network.
-	Address netip.AddrPort
+	// Reached says where programs in the cluster reach it now; not valid while that is not known. Nil for one that nobody
+	// reaches over the network.
+	Reached func() netip.AddrPort
 	// ClusterIP is the address of its Service.
 	ClusterIP netip.Addr
 	// Shared says that others may use the same etcd.

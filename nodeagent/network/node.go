@@ -18,6 +18,9 @@ type Node struct {
 	DNS netip.Addr
 	// API is where the machine reaches the API server; not valid where it has no listener.
 	API netip.AddrPort
+	// Reached is told where pods reach the API server in their network, an address of each family, each time that it is
+	// served there anew. It is not nil.
+	Reached func(api []netip.AddrPort)
 	// Warn tells whoever looks at the node what its pods cannot do, by an event; nil where nobody is to be told.
 	Warn func(reason, note string)
 }

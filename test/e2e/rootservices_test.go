@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"strings"
@@ -12,7 +14,8 @@ import (
 
 // TestRootServices follows what Services say about who is led where: a pod reaches itself, over TCP and UDP; clients
 // stay with one pod; of policies that are local only pods of this node count; and an address of the machine leads to a
-// Service. Clients elsewhere are seen with their own address.
+// Service. Clients elsewhere are seen with their own address. What the endpoints of the API server say leads there
+// from pods, and the server's certificate is for it.
 //
 // spec: WORK-4, NET-1
 func TestRootServices(t *testing.T) {
@@ -74,6 +77,21 @@ func TestRootServices(t *testing.T) {
 				t.Errorf("%s, which is for pods of this node only, is answered %q (%v)", address, text, err)
 			}
 		}
+
+		at := k.ok(t, "get endpointslices -l kubernetes.io/service-name=kubernetes -o "+
+			"jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}")
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM([]byte(k.ok(t, `get configmap kube-root-ca.crt -o jsonpath={.data.ca\.crt}`)))
+		eventually(t, "a pod reaches the API server by its endpoint "+at, func() (bool, string) {
+			_, err := inNetwork(self, func() (struct{}, error) {
+				conn, err := tls.Dial("tcp", at, &tls.Config{RootCAs: trusted})
+				if err == nil {
+					err = conn.Close()
+				}
+				return struct{}{}, err
+			})
+			return err == nil, fmt.Sprint(err)
+		})
 		u.down(t)
 	})
 }

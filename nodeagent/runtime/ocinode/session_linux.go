@@ -85,6 +85,9 @@ func (s *session) run(ctx context.Context, ns *nodens.Namespace, ranges []netip.
 		cfg.API = append(cfg.API, api.Addr().(*net.TCPAddr).AddrPort())
 		group.Go(func() error { return forward(ctx, api, room, s.node.API) })
 	}
+	if len(cfg.API) > 0 {
+		s.node.Reached(cfg.API)
+	}
 	ports := newPorts(ns, ranges, s.log)
 	defer ports.close()
 	cfg.Ports = ports.want
