@@ -176,6 +176,7 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		cfg.Machine = hostinfo.Simulated(m.name, m.number)
 	} else {
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
+		cfg.VolumesDir, _ = filepath.Abs(filepath.Join(dir, "volumes")) // "" where the process does not know where it is
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener

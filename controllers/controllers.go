@@ -24,6 +24,7 @@ import (
 	"monoplane.dev/controllers/garbagecollector"
 	"monoplane.dev/controllers/ingress"
 	"monoplane.dev/controllers/job"
+	"monoplane.dev/controllers/localvolume"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodeipam"
 	"monoplane.dev/controllers/nodelifecycle"
@@ -47,6 +48,7 @@ func All() []controller.Declaration {
 		namespace.Declare(),
 		serviceaccount.Declare(),
 		persistentvolume.Declare(),
+		localvolume.Declare(),
 		rootca.Declare(),
 		defaultroles.Declare(),
 		clusterroleaggregation.Declare(),

@@ -77,6 +77,9 @@ type Config struct {
 	Cgroups func(systemd bool) *podcgroup.Groups
 	// MemoryQoS asks for memory to be reserved and throttled by class where the machine has cgroup2 (QOS-3).
 	MemoryQoS bool
+	// VolumesDir is the absolute path of the directory in which volumes are made for claims; empty for none. The Node
+	// says it.
+	VolumesDir string
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string
 	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none

@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/codec/wire"
 	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/object/storage"
 )
 
 // Labels that every node has. spec: NODE-6
@@ -131,13 +132,22 @@ func (a *Agent) nodeLabels() map[string]string {
 // nodeObject returns the node as it is registered first.
 func (a *Agent) nodeObject() *corev1.Node {
 	return &corev1.Node{
-		Metadata: &metav1.ObjectMeta{Name: a.cfg.NodeName, Labels: a.nodeLabels()},
+		Metadata: &metav1.ObjectMeta{Name: a.cfg.NodeName, Labels: a.nodeLabels(), Annotations: a.nodeAnnotations()},
 		Spec:     &corev1.NodeSpec{Taints: a.cfg.Taints},
 		Status:   a.nodeStatus(nil),
 	}
 }
 
-// keepLabels sets those of the labels that describe the machine that are missing or differ.
+// nodeAnnotations are those that the agent keeps: where it has the volumes that are made for claims.
+func (a *Agent) nodeAnnotations() map[string]string {
+	if a.cfg.VolumesDir == "" || a.cfg.Simulated {
+		return nil
+	}
+	return map[string]string{storage.DirectoryOfVolumes: a.cfg.VolumesDir}
+}
+
+// keepLabels sets those of the labels that describe the machine, and of the agent's annotations, that are missing or
+// differ.
 func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node, error) {
 	keep := a.nodeLabels()
 	missing := false
@@ -150,6 +160,10 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 			missing = true
 		}
 	}
+	notes := a.nodeAnnotations()
+	for k, v := range notes {
+		missing = missing || have.GetMetadata().GetAnnotations()[k] != v
+	}
 	if !missing {
 		return have, nil
 	}
@@ -158,6 +172,9 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 		want.Metadata.Labels = make(map[string]string)
 	}
 	maps.Copy(want.Metadata.Labels, keep)
+	for k, v := range notes {
+		storage.Annotate(want, k, v)
+	}
 	return a.cfg.Client.Nodes.Update(ctx, &corev1rpc.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 }
 

@@ -48,6 +48,11 @@ func (a *Agent) serve(ctx context.Context, call *nodev1rpc.Call, answer *calls.A
 		return a.exec(ctx, ask.Exec, answer)
 	case *nodev1rpc.Call_Attach:
 		return a.attach(ctx, ask.Attach, answer)
+	case *nodev1rpc.Call_RemoveVolume:
+		if a.volumes == nil {
+			return apierrors.New(apierrors.BadRequest, "this node has no volumes")
+		}
+		return a.volumes.RemoveLocal(ctx, ask.RemoveVolume.GetName())
 	case *nodev1rpc.Call_PortForward:
 		return a.forward(ctx, ask.PortForward, answer)
 	}

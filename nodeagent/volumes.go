@@ -40,6 +40,7 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
 		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow,
+		LocalDir: a.cfg.VolumesDir, Remove: a.cfg.Remove,
 		Give: a.cfg.Give, Measure: a.cfg.Measure,
 		Kept: a.isKept,
 		NotEnforced: func(p *corev1.Pod, message string) {

@@ -120,6 +120,13 @@ func (b *Broker) Document(ctx context.Context, node string, ask *nodev1rpc.Docum
 	return doc, b.ask(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_Document{Document: ask}}, doc)
 }
 
+// RemoveVolume has the agent of node remove the directory of a volume. Errors: as for Logs.
+func (b *Broker) RemoveVolume(ctx context.Context, node, volume string) error {
+	return b.ask(ctx, node, &nodev1rpc.Call{Request: &nodev1rpc.Call_RemoveVolume{
+		RemoveVolume: &nodev1rpc.RemoveVolumeCall{Name: volume},
+	}}, &nodev1rpc.RemoveVolumeCall{})
+}
+
 // ask makes a call whose answer is one message, which it fills in.
 func (b *Broker) ask(ctx context.Context, node string, call *nodev1rpc.Call, answer proto.Message) error {
 	var data []byte

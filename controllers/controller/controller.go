@@ -89,6 +89,9 @@ type Settings struct {
 	PodRanges []podrange.Cluster
 	// Ingress is where requests for Ingresses arrive.
 	Ingress Ingress
+	// RemoveVolume has the agent of a node remove the directory of a volume that was made in the node's own directory, as
+	// the server that the controllers run beside reaches it: ServiceUnavailable where it does not.
+	RemoveVolume func(ctx context.Context, node, volume string) error
 }
 
 // Ingress says where requests for Ingresses arrive, and how they go on.

@@ -19,10 +19,11 @@
 // which says by claimRef or by the annotation selected-node what it chose.
 //
 // The provisioner monoplane.dev/local makes a PersistentVolume of type local for a claim whose node was selected,
-// which only that node can reach. What it makes is the object. The directory that it names (parameter path of the
-// class, or the configured one, and in it the volume's name) belongs to the agent of the node: this version of the
-// agent neither makes, mounts nor removes it, so that with reclaimPolicy Delete the object is all that goes. Capacity
-// is not enforced.
+// which only that node can reach. What it makes is the object. The directory that it names is in that which the Node
+// says that its agent has for volumes, unless the class says where (parameter path), and has the volume's name; the
+// agent makes it when the first pod mounts it. When the claim is gone, a volume in the agent's own directory is left
+// to package localvolume; of one elsewhere, with reclaimPolicy Delete, the object is all that goes. Capacity is not
+// enforced.
 //
 // What it does not do: it makes and deletes no storage of other provisioners, it recycles nothing (the volume becomes
 // Failed), and it does not expand volumes.

@@ -2,9 +2,13 @@ package persistentvolume_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	corev1 "monoplane.dev/api/core/v1"
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
@@ -168,5 +172,150 @@ func TestLocalPath(t *testing.T) {
 		}
 		w.deleteClaim("c")
 		w.wantsVolume(name, "Released")
+	})
+}
+
+// ownVolume makes a volume for a claim in the own directory of node n1, bound, and returns its name.
+func (w *world) ownVolume() string {
+	w.Helper()
+	_, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: &corev1.Node{
+		Metadata: &metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "host-n1"},
+			Annotations: map[string]string{"monoplane.dev/volumes-directory": "/data/volumes"}},
+	}})
+	w.must(err)
+	w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer))
+	o := w.addClaim(newClaim("c", "1Gi", "RWO", "local", selected("n1")))
+	name := "pvc-" + o.Metadata.Uid
+	w.wants("c", "Bound "+name+": Bound")
+	if got := w.volume(name).GetSpec().GetPersistentVolumeSource().GetLocal().GetPath(); got != "/data/volumes/"+name {
+		w.Errorf("path %s", got)
+	}
+	if w.asked(name) > 0 {
+		w.Error("removed while a claim has it")
+	}
+	return name
+}
+
+// refuse has agents answer with an error to who asks them to remove a directory.
+func (w *world) refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = err
+}
+
+// asked says how often the agent of n1 has been asked to remove a volume, and nothing else.
+func (w *world) asked(name string) int {
+	w.Helper()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.removed {
+		if r != "n1 "+name {
+			w.Errorf("an agent was asked to remove %s", r)
+		}
+	}
+	return len(w.removed)
+}
+
+// A volume in the own directory of a node goes with its claim, after its directory: it stays while the agent is away
+// or fails, and says why.
+func TestOwnDirectory(t *testing.T) {
+	inWorld(t, func(w *world) {
+		name := w.ownVolume()
+		w.refuse(apierrors.New(apierrors.ServiceUnavailable, "away"))
+		w.deleteClaim("c")
+		time.Sleep(time.Hour)
+		w.wants("c", "gone")
+		w.wantsVolume(name, "Released")
+		if n := w.asked(name); n < 100 {
+			t.Errorf("asked %d times in an hour", n)
+		}
+		w.refuse(errors.New("disk is broken"))
+		w.told(name, "VolumeFailedDelete", "disk is broken")
+		w.wantsVolume(name, "Released")
+		w.refuse(nil)
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "gone")
+	})
+}
+
+// Whoever dies between any two steps leaves nothing behind: the next one finds what is to be done.
+func TestOwnDirectoryIsNotForgotten(t *testing.T) {
+	for _, step := range []string{"PersistentVolumes/Delete", "PersistentVolumes/Update"} {
+		inWorld(t, func(w *world) {
+			name := w.ownVolume()
+			w.setVolume(name, func(v *corev1.PersistentVolume) {
+				v.Metadata.Finalizers = []string{storage.VolumeProtection}
+			})
+			w.refuse(apierrors.New(apierrors.ServiceUnavailable, "away"))
+			w.deleteClaim("c")
+			w.wantsVolume(name, "Released")
+			w.server.React(func(_ context.Context, method string, _ any) error {
+				if strings.HasSuffix(method, step) {
+					return apierrors.New(apierrors.ServiceUnavailable, "dead")
+				}
+				return nil
+			})
+			w.refuse(nil)
+			time.Sleep(time.Minute)
+			w.wantsVolume(name, "Released")
+			before := w.asked(name)
+			w.server.React(nil)
+			w.registry = prometheus.NewRegistry()
+			defer w.start()() // of two, each may be the one that ends it
+			time.Sleep(time.Minute)
+			w.wantsVolume(name, "gone")
+			if w.asked(name) == before {
+				t.Errorf("before %s, the directory may have been made anew by then: nobody has looked", step)
+			}
+		})
+	}
+}
+
+// A volume whose Node is gone, or has no such directory any more, goes without anybody's help.
+func TestOwnDirectoryGoesWithItsNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		name := w.ownVolume()
+		w.refuse(apierrors.New(apierrors.ServiceUnavailable, "away"))
+		w.deleteClaim("c")
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "Released")
+		_, err := w.c.Nodes.Delete(w.Context(), &metav1.DeleteRequest{Name: "n1"})
+		w.must(err)
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "gone")
+	})
+}
+
+// What a user does to a volume counts: one that is to be kept is, with its directory, and one that is deleted goes
+// after its claim and its directory.
+func TestOwnDirectoryAndUser(t *testing.T) {
+	inWorld(t, func(w *world) {
+		name := w.ownVolume()
+		w.setVolume(name, func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" })
+		w.deleteClaim("c")
+		w.wantsVolume(name, "Released")
+		w.deleteVolume(name)
+		w.wantsVolume(name, "gone")
+		if w.asked(name) > 0 {
+			t.Error("the directory of a volume that is to be kept was removed")
+		}
+	})
+	inWorld(t, func(w *world) {
+		name := w.ownVolume()
+		w.setVolume(name, func(v *corev1.PersistentVolume) { v.Metadata.Finalizers = []string{storage.VolumeProtection} })
+		w.deleteVolume(name)
+		time.Sleep(time.Minute)
+		w.wants("c", "Bound "+name+": Bound")
+		w.refuse(apierrors.New(apierrors.ServiceUnavailable, "away"))
+		w.deleteClaim("c")
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "Released")
+		w.refuse(nil)
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "gone")
+		if w.asked(name) == 0 {
+			t.Error("the directory is left")
+		}
 	})
 }

@@ -18,7 +18,8 @@ import (
 	"monoplane.dev/controllers/internal/loop"
 )
 
-// DefaultDirectory is where the directories of local volumes are, on each node.
+// DefaultDirectory is where the directories of local volumes are, on nodes whose agents have none of their own for
+// them, such as simulated ones.
 const DefaultDirectory = "/var/lib/monoplane/volumes"
 
 // Config describes the controller.
@@ -27,7 +28,8 @@ type Config struct {
 	Client *client.Client
 	// Shared has the pods.
 	Shared *controller.Shared
-	// Directory is where the local volumes of classes are that do not say; DefaultDirectory by default. It is absolute.
+	// Directory is where the local volumes of classes are that do not say, on nodes that do not either; DefaultDirectory
+	// by default. It is absolute.
 	Directory string
 	// Instance names this controller in events.
 	Instance string

@@ -62,10 +62,10 @@ func (c *Controller) used(ctx context.Context, o *corev1.PersistentVolumeClaim) 
 	}
 }
 
-// unprotectVolume lets a volume that is to be deleted go once it is not bound.
+// unprotectVolume lets a volume that is to be deleted go once it is not bound, and no node has a directory of it.
 func (c *Controller) unprotectVolume(ctx context.Context, v *corev1.PersistentVolume) error {
 	m := v.GetMetadata()
-	if m.GetDeletionTimestamp() == nil || v.GetStatus().GetPhase() == bound ||
+	if m.GetDeletionTimestamp() == nil || v.GetStatus().GetPhase() == bound || storage.LeftToNode(v) != "" ||
 		!slices.Contains(m.GetFinalizers(), storage.VolumeProtection) {
 		return nil
 	}

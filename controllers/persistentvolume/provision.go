@@ -19,10 +19,7 @@ import (
 	"monoplane.dev/object/storage"
 )
 
-// LocalProvisioner is the provisioner of classes whose volumes are directories of nodes.
-const LocalProvisioner = "monoplane.dev/local"
-
-// pathParameter of a class is the directory on the node that its volumes are in.
+// pathParameter of a class is the directory on the node that its volumes are in, in place of the agent's own.
 const pathParameter = "path"
 
 // provision has a volume made for a claim: by us, or by the provisioner that its class names.
@@ -33,14 +30,14 @@ func (c *Controller) provision(
 	switch {
 	case class == nil:
 		c.cannotProvision(o, fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.ClassOfClaim(o)))
-	case by != LocalProvisioner && strings.HasPrefix(by, "kubernetes.io/"):
+	case by != storage.LocalProvisioner && strings.HasPrefix(by, "kubernetes.io/"):
 		c.cannotProvision(o, "no volume plugin matched name: "+by)
 	default:
 		o, err := c.nameProvisioner(ctx, o, by)
 		if err != nil {
 			return err
 		}
-		if by == LocalProvisioner {
+		if by == storage.LocalProvisioner {
 			return c.provisionLocal(ctx, o, class)
 		}
 		c.events.Event(o, record.Normal, "ExternalProvisioning", "Provisioning", fmt.Sprintf(
@@ -128,14 +125,16 @@ func (c *Controller) localVolume(
 	}
 	volume := "pvc-" + o.GetMetadata().GetUid()
 	mode := o.GetSpec().GetVolumeMode()
+	chosen := class.GetParameters()[pathParameter]
+	own := node.GetMetadata().GetAnnotations()[storage.DirectoryOfVolumes]
 	v := &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: volume, Annotations: map[string]string{
-			storage.BoundByController: "yes", storage.ProvisionedBy: LocalProvisioner,
+			storage.BoundByController: "yes", storage.ProvisionedBy: storage.LocalProvisioner,
 		}},
 		Spec: &corev1.PersistentVolumeSpec{
 			Capacity: map[string]*metav1.Quantity{"storage": value.NewQuantity(storage.Asked(o))},
 			PersistentVolumeSource: &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{
-				Path: c.directory(class, volume)}},
+				Path: path.Join(cmp.Or(chosen, own, c.cfg.Directory), volume)}},
 			AccessModes:                   o.GetSpec().GetAccessModes(),
 			ClaimRef:                      storage.Reference(o),
 			PersistentVolumeReclaimPolicy: cmp.Or(class.GetReclaimPolicy(), "Delete"),
@@ -148,14 +147,13 @@ func (c *Controller) localVolume(
 				}}}},
 		},
 	}
+	if chosen == "" && own != "" {
+		storage.Annotate(v, storage.MadeOn, name)
+	}
 	if mode != "" {
 		v.Spec.VolumeMode = &mode
 	}
 	return v, nil
-}
-
-func (c *Controller) directory(class *storagev1.StorageClass, volume string) string {
-	return path.Join(cmp.Or(class.GetParameters()[pathParameter], c.cfg.Directory), volume)
 }
 
 // unfit says why a directory of a node cannot be what a claim asks for; "" when it can.
@@ -211,7 +209,7 @@ func (c *Controller) create(
 		return nil, fmt.Errorf("create volume %s: %w", name, err)
 	}
 	c.events.Event(o, record.Normal, "ProvisioningSucceeded", "Provisioning",
-		fmt.Sprintf("Successfully provisioned volume %s using %s", name, LocalProvisioner))
+		fmt.Sprintf("Successfully provisioned volume %s using %s", name, storage.LocalProvisioner))
 	return made, c.seen(ctx, c.volumes.WaitFor, made)
 }
 

@@ -35,7 +35,9 @@ func (c *Controller) release(ctx context.Context, v *corev1.PersistentVolume) (*
 func (c *Controller) deleteVolume(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	by := v.GetMetadata().GetAnnotations()[storage.ProvisionedBy]
 	switch {
-	case by == LocalProvisioner:
+	case storage.LeftToNode(v) != "":
+		return v, nil // package localvolume deletes it when its directory is gone
+	case by == storage.LocalProvisioner:
 	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"), by == "" &&
 		v.GetSpec().GetPersistentVolumeSource().GetCsi() != nil:
 		return v, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/localvolume"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
@@ -29,12 +31,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a controller on a server in a bubble of virtual time.
+// world is the controllers of volumes on a server in a bubble of virtual time.
 type world struct {
 	*testing.T
 	server   *apitest.Server
 	c        *client.Client
 	registry *prometheus.Registry
+
+	mu sync.Mutex
+	// removed are the directories that agents were asked to remove, and refused is what they answer.
+	removed []string
+	refused error
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
@@ -54,18 +61,30 @@ func (w *world) start() (stop func()) {
 	c, err := persistentvolume.New(persistentvolume.Config{Client: w.server.Controller("persistentvolume"),
 		Shared: shared, Registerer: w.registry, Directory: "/volumes"})
 	w.must(err)
-	if c.Ready() == nil {
+	ends, err := localvolume.New(localvolume.Config{Client: w.server.Controller("localvolume"),
+		RemoveVolume: func(_ context.Context, node, volume string) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.removed = append(w.removed, node+" "+volume)
+			return w.refused
+		}})
+	w.must(err)
+	if c.Ready() == nil || ends.Ready() == nil {
 		w.Error("ready before it ran")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- controllertest.Run(ctx, shared, c) }()
+	go func() { done <- ends.Run(ctx) }()
 	synctest.Wait()
 	w.must(c.Ready())
+	w.must(ends.Ready())
 	return func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			w.Errorf("Run ended with %v", err)
+		for range 2 {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				w.Errorf("Run ended with %v", err)
+			}
 		}
 	}
 }

@@ -148,8 +148,8 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 	block := b.pv.GetSpec().GetVolumeMode() == "Block"
 	switch {
 	case from.GetLocal() != nil:
-		at.Path, at.Device = from.GetLocal().GetPath(), block
-		if !block && b.pv.GetMetadata().GetAnnotations()[storage.ProvisionedBy] == localProvisioner {
+		at.Path, at.Device = c.m.localPath(b.pv), block
+		if !block && b.pv.GetMetadata().GetAnnotations()[storage.ProvisionedBy] == storage.LocalProvisioner {
 			if err := makeLocal(at.Path); err != nil {
 				return err
 			}
@@ -173,9 +173,6 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 		return fmt.Errorf("no volume plugin matched: %s", unsupported(from))
 	}
 }
-
-// localProvisioner is who makes volumes that are directories on a node, of which the directory is the agent's to make.
-const localProvisioner = "monoplane.dev/local"
 
 // makeLocal makes the directory of a new volume, which users of all containers may write to.
 func makeLocal(path string) error {

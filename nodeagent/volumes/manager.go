@@ -48,6 +48,10 @@ type Config struct {
 	// RegistryDir is the directory in which drivers of the Container Storage Interface announce themselves, PluginsDir
 	// that for what pods share of their volumes.
 	RegistryDir, PluginsDir string
+	// LocalDir is the node's own directory of volumes that are made for claims; empty for none.
+	LocalDir string
+	// Remove removes a directory of which files belong to users of containers; nil where the process may.
+	Remove func(ctx context.Context, dir string) error
 	// Claims are read for volumes that outlive their pods.
 	Claims Claims
 	// Node is this node as last seen, nil when it was not.

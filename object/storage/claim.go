@@ -67,6 +67,18 @@ func NamesClass(c *corev1.PersistentVolumeClaim) bool {
 	return c.GetSpec() != nil && c.Spec.StorageClassName != nil || Has(c, BetaClass)
 }
 
+// LeftToNode returns the node whose agent has to remove the directory of a volume before the volume itself may go; ""
+// for none: it is another's, it is kept, or a claim has it.
+func LeftToNode(v *corev1.PersistentVolume) string {
+	a, spec := v.GetMetadata().GetAnnotations(), v.GetSpec()
+	phase := v.GetStatus().GetPhase()
+	if a[ProvisionedBy] != LocalProvisioner || spec.GetPersistentVolumeReclaimPolicy() != "Delete" ||
+		phase != "Released" && (phase != "Available" || v.GetMetadata().GetDeletionTimestamp() == nil) {
+		return ""
+	}
+	return a[MadeOn]
+}
+
 // IsBound says whether a claim's binding has been carried out.
 func IsBound(c *corev1.PersistentVolumeClaim) bool {
 	return c.GetSpec().GetVolumeName() != "" && Has(c, BindCompleted)

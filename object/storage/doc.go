@@ -6,7 +6,7 @@
 // What it guarantees: its functions look at their arguments and nothing else, and change nothing.
 package storage
 
-// The annotations, with Kubernetes' names. But for SelectedNode and Provisioner the values do not matter.
+// The annotations, with Kubernetes' names. But for those that name something the values do not matter.
 const (
 	// BindCompleted is on a claim whose binding has been carried out: what follows can only lose the volume.
 	BindCompleted = "pv.kubernetes.io/bind-completed"
@@ -20,6 +20,10 @@ const (
 	// read.
 	Provisioner     = "volume.kubernetes.io/storage-provisioner"
 	BetaProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	// MadeOn is on a volume of LocalProvisioner: the node in whose own directory of volumes it is. DirectoryOfVolumes is
+	// that directory, on a Node whose agent has one.
+	MadeOn             = "monoplane.dev/node"
+	DirectoryOfVolumes = "monoplane.dev/volumes-directory"
 	// BetaClass is the old way to name the class, and wins over the field.
 	BetaClass = "volume.beta.kubernetes.io/storage-class"
 	// DefaultClass, or its old name, is "true" on the class of claims that name none.
@@ -30,6 +34,8 @@ const (
 const (
 	// NoProvisioner is the provisioner of classes whose volumes nobody makes on demand.
 	NoProvisioner = "kubernetes.io/no-provisioner"
+	// LocalProvisioner is the provisioner of classes whose volumes are directories of nodes, which their agents make.
+	LocalProvisioner = "monoplane.dev/local"
 	// WaitForFirstConsumer is the binding mode of classes whose claims wait for a pod that uses them.
 	WaitForFirstConsumer = "WaitForFirstConsumer"
 	// OncePod is the access mode of volumes that one pod uses at a time.

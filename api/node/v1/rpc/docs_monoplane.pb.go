@@ -15,6 +15,7 @@ const Docs = "" +
 	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
 	"Call.log\tStream a container's log.\n" +
 	"Call.portForward\tConnect to a port.\n" +
+	"Call.removeVolume\tRemove the directory of a volume.\n" +
 	"Call.usage\tSay what the node and its pods use.\n" +
 	"ContainerUsage\tContainerUsage is what a container uses.\n" +
 	"ContainerUsage.name\tName of the container.\n" +
@@ -55,6 +56,8 @@ const Docs = "" +
 	"PortForwardCall\tPortForwardCall connects to a port of a pod. The answer has a frame without content when that is about to be done.\n" +
 	"PortForwardCall.port\tThe port; 0 asks only whether the pod runs.\n" +
 	"PortForwardCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
+	"RemoveVolumeCall\tRemoveVolumeCall removes the directory of a volume that the node has in its own directory of volumes, with all that is in it. The answer is empty, also when there is none.\n" +
+	"RemoveVolumeCall.name\tName of the PersistentVolume: \"pvc-\" and the UID of the claim that it was made for.\n" +
 	"RuntimeClassEvent\tRuntimeClassEvent is one change.\n" +
 	"RuntimeClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
 	"RuntimeClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +

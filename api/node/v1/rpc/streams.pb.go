@@ -83,6 +83,7 @@ type Call struct {
 	//	*Call_Exec
 	//	*Call_Attach
 	//	*Call_PortForward
+	//	*Call_RemoveVolume
 	Request       isCall_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -186,6 +187,15 @@ func (x *Call) GetPortForward() *PortForwardCall {
 	return nil
 }
 
+func (x *Call) GetRemoveVolume() *RemoveVolumeCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_RemoveVolume); ok {
+			return x.RemoveVolume
+		}
+	}
+	return nil
+}
+
 type isCall_Request interface {
 	isCall_Request()
 }
@@ -220,6 +230,11 @@ type Call_PortForward struct {
 	PortForward *PortForwardCall `protobuf:"bytes,7,opt,name=portForward,proto3,oneof"`
 }
 
+type Call_RemoveVolume struct {
+	// Remove the directory of a volume.
+	RemoveVolume *RemoveVolumeCall `protobuf:"bytes,8,opt,name=removeVolume,proto3,oneof"`
+}
+
 func (*Call_Log) isCall_Request() {}
 
 func (*Call_Usage) isCall_Request() {}
@@ -231,6 +246,55 @@ func (*Call_Exec) isCall_Request() {}
 func (*Call_Attach) isCall_Request() {}
 
 func (*Call_PortForward) isCall_Request() {}
+
+func (*Call_RemoveVolume) isCall_Request() {}
+
+// RemoveVolumeCall removes the directory of a volume that the node has in its own directory of volumes, with all that is
+// in it. The answer is empty, also when there is none.
+type RemoveVolumeCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the PersistentVolume: "pvc-" and the UID of the claim that it was made for.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveVolumeCall) Reset() {
+	*x = RemoveVolumeCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveVolumeCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveVolumeCall) ProtoMessage() {}
+
+func (x *RemoveVolumeCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveVolumeCall.ProtoReflect.Descriptor instead.
+func (*RemoveVolumeCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RemoveVolumeCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
 
 // ExecCall runs a command in a container. The answer has a frame without content when the command is about to be run.
 type ExecCall struct {
@@ -245,7 +309,7 @@ type ExecCall struct {
 
 func (x *ExecCall) Reset() {
 	*x = ExecCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +321,7 @@ func (x *ExecCall) String() string {
 func (*ExecCall) ProtoMessage() {}
 
 func (x *ExecCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +334,7 @@ func (x *ExecCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecCall.ProtoReflect.Descriptor instead.
 func (*ExecCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExecCall) GetUid() string {
@@ -300,7 +364,7 @@ type AttachCall struct {
 
 func (x *AttachCall) Reset() {
 	*x = AttachCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +376,7 @@ func (x *AttachCall) String() string {
 func (*AttachCall) ProtoMessage() {}
 
 func (x *AttachCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +389,7 @@ func (x *AttachCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCall.ProtoReflect.Descriptor instead.
 func (*AttachCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AttachCall) GetUid() string {
@@ -355,7 +419,7 @@ type PortForwardCall struct {
 
 func (x *PortForwardCall) Reset() {
 	*x = PortForwardCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +431,7 @@ func (x *PortForwardCall) String() string {
 func (*PortForwardCall) ProtoMessage() {}
 
 func (x *PortForwardCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +444,7 @@ func (x *PortForwardCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardCall.ProtoReflect.Descriptor instead.
 func (*PortForwardCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PortForwardCall) GetUid() string {
@@ -410,7 +474,7 @@ type DocumentCall struct {
 
 func (x *DocumentCall) Reset() {
 	*x = DocumentCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +486,7 @@ func (x *DocumentCall) String() string {
 func (*DocumentCall) ProtoMessage() {}
 
 func (x *DocumentCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +499,7 @@ func (x *DocumentCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentCall.ProtoReflect.Descriptor instead.
 func (*DocumentCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DocumentCall) GetPath() string {
@@ -465,7 +529,7 @@ type Document struct {
 
 func (x *Document) Reset() {
 	*x = Document{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +541,7 @@ func (x *Document) String() string {
 func (*Document) ProtoMessage() {}
 
 func (x *Document) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +554,7 @@ func (x *Document) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Document.ProtoReflect.Descriptor instead.
 func (*Document) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Document) GetContentType() string {
@@ -516,7 +580,7 @@ type UsageCall struct {
 
 func (x *UsageCall) Reset() {
 	*x = UsageCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +592,7 @@ func (x *UsageCall) String() string {
 func (*UsageCall) ProtoMessage() {}
 
 func (x *UsageCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +605,7 @@ func (x *UsageCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCall.ProtoReflect.Descriptor instead.
 func (*UsageCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
 }
 
 // UsageReport is what a node and its pods use.
@@ -561,7 +625,7 @@ type UsageReport struct {
 
 func (x *UsageReport) Reset() {
 	*x = UsageReport{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +637,7 @@ func (x *UsageReport) String() string {
 func (*UsageReport) ProtoMessage() {}
 
 func (x *UsageReport) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +650,7 @@ func (x *UsageReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
 func (*UsageReport) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UsageReport) GetTime() int64 {
@@ -630,7 +694,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +706,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +719,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{9}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Usage) GetNanoCores() int64 {
@@ -687,7 +751,7 @@ type PodUsage struct {
 
 func (x *PodUsage) Reset() {
 	*x = PodUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +763,7 @@ func (x *PodUsage) String() string {
 func (*PodUsage) ProtoMessage() {}
 
 func (x *PodUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +776,7 @@ func (x *PodUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
 func (*PodUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{10}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PodUsage) GetNamespace() string {
@@ -749,7 +813,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +825,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +838,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{11}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContainerUsage) GetName() string {
@@ -808,7 +872,7 @@ type LogCall struct {
 
 func (x *LogCall) Reset() {
 	*x = LogCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +884,7 @@ func (x *LogCall) String() string {
 func (*LogCall) ProtoMessage() {}
 
 func (x *LogCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +897,7 @@ func (x *LogCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCall.ProtoReflect.Descriptor instead.
 func (*LogCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{12}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogCall) GetNamespace() string {
@@ -887,7 +951,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +963,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +976,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{13}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Frame) GetCallID() string {
@@ -970,7 +1034,7 @@ const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmonoplane/node/v1/streams.proto\x12\x11monoplane.node.v1\x1a\x1bmonoplane/core/v1/log.proto\x1a\x1emonoplane/core/v1/stream.proto\"#\n" +
 	"\rListenRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xfa\x02\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xc5\x03\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x03log\x18\x02 \x01(\v2\x1a.monoplane.node.v1.LogCallH\x00R\x03log\x124\n" +
@@ -978,8 +1042,11 @@ const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\bdocument\x18\x04 \x01(\v2\x1f.monoplane.node.v1.DocumentCallH\x00R\bdocument\x121\n" +
 	"\x04exec\x18\x05 \x01(\v2\x1b.monoplane.node.v1.ExecCallH\x00R\x04exec\x127\n" +
 	"\x06attach\x18\x06 \x01(\v2\x1d.monoplane.node.v1.AttachCallH\x00R\x06attach\x12F\n" +
-	"\vportForward\x18\a \x01(\v2\".monoplane.node.v1.PortForwardCallH\x00R\vportForwardB\t\n" +
-	"\arequest\"Y\n" +
+	"\vportForward\x18\a \x01(\v2\".monoplane.node.v1.PortForwardCallH\x00R\vportForward\x12I\n" +
+	"\fremoveVolume\x18\b \x01(\v2#.monoplane.node.v1.RemoveVolumeCallH\x00R\fremoveVolumeB\t\n" +
+	"\arequest\"&\n" +
+	"\x10RemoveVolumeCall\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"Y\n" +
 	"\bExecCall\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
 	"\aoptions\x18\x02 \x01(\v2!.monoplane.core.v1.PodExecOptionsR\aoptions\"]\n" +
@@ -1043,53 +1110,55 @@ func file_monoplane_node_v1_streams_proto_rawDescGZIP() []byte {
 	return file_monoplane_node_v1_streams_proto_rawDescData
 }
 
-var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_monoplane_node_v1_streams_proto_goTypes = []any{
 	(*ListenRequest)(nil),       // 0: monoplane.node.v1.ListenRequest
 	(*Call)(nil),                // 1: monoplane.node.v1.Call
-	(*ExecCall)(nil),            // 2: monoplane.node.v1.ExecCall
-	(*AttachCall)(nil),          // 3: monoplane.node.v1.AttachCall
-	(*PortForwardCall)(nil),     // 4: monoplane.node.v1.PortForwardCall
-	(*DocumentCall)(nil),        // 5: monoplane.node.v1.DocumentCall
-	(*Document)(nil),            // 6: monoplane.node.v1.Document
-	(*UsageCall)(nil),           // 7: monoplane.node.v1.UsageCall
-	(*UsageReport)(nil),         // 8: monoplane.node.v1.UsageReport
-	(*Usage)(nil),               // 9: monoplane.node.v1.Usage
-	(*PodUsage)(nil),            // 10: monoplane.node.v1.PodUsage
-	(*ContainerUsage)(nil),      // 11: monoplane.node.v1.ContainerUsage
-	(*LogCall)(nil),             // 12: monoplane.node.v1.LogCall
-	(*Frame)(nil),               // 13: monoplane.node.v1.Frame
-	(*v1.PodExecOptions)(nil),   // 14: monoplane.core.v1.PodExecOptions
-	(*v1.PodAttachOptions)(nil), // 15: monoplane.core.v1.PodAttachOptions
-	(*v1.PodLogOptions)(nil),    // 16: monoplane.core.v1.PodLogOptions
-	(*v1.StreamInput)(nil),      // 17: monoplane.core.v1.StreamInput
-	(*v1.StreamOutput)(nil),     // 18: monoplane.core.v1.StreamOutput
+	(*RemoveVolumeCall)(nil),    // 2: monoplane.node.v1.RemoveVolumeCall
+	(*ExecCall)(nil),            // 3: monoplane.node.v1.ExecCall
+	(*AttachCall)(nil),          // 4: monoplane.node.v1.AttachCall
+	(*PortForwardCall)(nil),     // 5: monoplane.node.v1.PortForwardCall
+	(*DocumentCall)(nil),        // 6: monoplane.node.v1.DocumentCall
+	(*Document)(nil),            // 7: monoplane.node.v1.Document
+	(*UsageCall)(nil),           // 8: monoplane.node.v1.UsageCall
+	(*UsageReport)(nil),         // 9: monoplane.node.v1.UsageReport
+	(*Usage)(nil),               // 10: monoplane.node.v1.Usage
+	(*PodUsage)(nil),            // 11: monoplane.node.v1.PodUsage
+	(*ContainerUsage)(nil),      // 12: monoplane.node.v1.ContainerUsage
+	(*LogCall)(nil),             // 13: monoplane.node.v1.LogCall
+	(*Frame)(nil),               // 14: monoplane.node.v1.Frame
+	(*v1.PodExecOptions)(nil),   // 15: monoplane.core.v1.PodExecOptions
+	(*v1.PodAttachOptions)(nil), // 16: monoplane.core.v1.PodAttachOptions
+	(*v1.PodLogOptions)(nil),    // 17: monoplane.core.v1.PodLogOptions
+	(*v1.StreamInput)(nil),      // 18: monoplane.core.v1.StreamInput
+	(*v1.StreamOutput)(nil),     // 19: monoplane.core.v1.StreamOutput
 }
 var file_monoplane_node_v1_streams_proto_depIdxs = []int32{
-	12, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
-	7,  // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
-	5,  // 2: monoplane.node.v1.Call.document:type_name -> monoplane.node.v1.DocumentCall
-	2,  // 3: monoplane.node.v1.Call.exec:type_name -> monoplane.node.v1.ExecCall
-	3,  // 4: monoplane.node.v1.Call.attach:type_name -> monoplane.node.v1.AttachCall
-	4,  // 5: monoplane.node.v1.Call.portForward:type_name -> monoplane.node.v1.PortForwardCall
-	14, // 6: monoplane.node.v1.ExecCall.options:type_name -> monoplane.core.v1.PodExecOptions
-	15, // 7: monoplane.node.v1.AttachCall.options:type_name -> monoplane.core.v1.PodAttachOptions
-	9,  // 8: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
-	10, // 9: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
-	11, // 10: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
-	9,  // 11: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
-	16, // 12: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
-	17, // 13: monoplane.node.v1.Frame.input:type_name -> monoplane.core.v1.StreamInput
-	18, // 14: monoplane.node.v1.Frame.output:type_name -> monoplane.core.v1.StreamOutput
-	0,  // 15: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
-	13, // 16: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
-	1,  // 17: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
-	13, // 18: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
+	8,  // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
+	6,  // 2: monoplane.node.v1.Call.document:type_name -> monoplane.node.v1.DocumentCall
+	3,  // 3: monoplane.node.v1.Call.exec:type_name -> monoplane.node.v1.ExecCall
+	4,  // 4: monoplane.node.v1.Call.attach:type_name -> monoplane.node.v1.AttachCall
+	5,  // 5: monoplane.node.v1.Call.portForward:type_name -> monoplane.node.v1.PortForwardCall
+	2,  // 6: monoplane.node.v1.Call.removeVolume:type_name -> monoplane.node.v1.RemoveVolumeCall
+	15, // 7: monoplane.node.v1.ExecCall.options:type_name -> monoplane.core.v1.PodExecOptions
+	16, // 8: monoplane.node.v1.AttachCall.options:type_name -> monoplane.core.v1.PodAttachOptions
+	10, // 9: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
+	11, // 10: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
+	12, // 11: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
+	10, // 12: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
+	17, // 13: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
+	18, // 14: monoplane.node.v1.Frame.input:type_name -> monoplane.core.v1.StreamInput
+	19, // 15: monoplane.node.v1.Frame.output:type_name -> monoplane.core.v1.StreamOutput
+	0,  // 16: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
+	14, // 17: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
+	1,  // 18: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
+	14, // 19: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_node_v1_streams_proto_init() }
@@ -1104,6 +1173,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 		(*Call_Exec)(nil),
 		(*Call_Attach)(nil),
 		(*Call_PortForward)(nil),
+		(*Call_RemoveVolume)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1111,7 +1181,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_node_v1_streams_proto_rawDesc), len(file_monoplane_node_v1_streams_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,8 +27,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// NodeStreams carries what the API server asks of a node's agent: logs, usage, documents, exec, attach and
-// port-forward. The agent always dials the server, so a node needs no open port. The agent listens
+// NodeStreams carries what the API server asks of a node's agent: logs, usage, documents, exec, attach,
+// port-forward and the removal of volumes. The agent always dials the server, so a node needs no open port. The agent listens
 // for calls on one stream and answers each call on a stream of its own, so that flow control is per call.
 type NodeStreamsClient interface {
 	// Listen delivers the calls for one node until the stream ends. Only the identity system:node:NAME may
@@ -85,8 +85,8 @@ type NodeStreams_AnswerClient = grpc.BidiStreamingClient[Frame, Frame]
 // All implementations must embed UnimplementedNodeStreamsServer
 // for forward compatibility.
 //
-// NodeStreams carries what the API server asks of a node's agent: logs, usage, documents, exec, attach and
-// port-forward. The agent always dials the server, so a node needs no open port. The agent listens
+// NodeStreams carries what the API server asks of a node's agent: logs, usage, documents, exec, attach,
+// port-forward and the removal of volumes. The agent always dials the server, so a node needs no open port. The agent listens
 // for calls on one stream and answers each call on a stream of its own, so that flow control is per call.
 type NodeStreamsServer interface {
 	// Listen delivers the calls for one node until the stream ends. Only the identity system:node:NAME may

@@ -101,6 +101,8 @@ func (x *Call) CloneTo(c *Call) {
 		c.Request = &Call_Attach{Attach: o.Attach.Clone()}
 	case *Call_PortForward:
 		c.Request = &Call_PortForward{PortForward: o.PortForward.Clone()}
+	case *Call_RemoveVolume:
+		c.Request = &Call_RemoveVolume{RemoveVolume: o.RemoveVolume.Clone()}
 	}
 	c.unknownFields = clone.List(x.unknownFields)
 }
@@ -145,6 +147,59 @@ func (x *Call) AppendProtobuf(e *wire.Encoder) {
 		at := e.Begin(7)
 		o.PortForward.AppendProtobuf(e)
 		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_RemoveVolume); ok {
+		at := e.Begin(8)
+		o.RemoveVolume.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *RemoveVolumeCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*RemoveVolumeCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(RemoveVolumeCall)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *RemoveVolumeCall) Clone() *RemoveVolumeCall {
+	if x == nil {
+		return nil
+	}
+	c := new(RemoveVolumeCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *RemoveVolumeCall) CloneTo(c *RemoveVolumeCall) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *RemoveVolumeCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *RemoveVolumeCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
 	}
 	e.Raw(x.unknownFields)
 }
