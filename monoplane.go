@@ -111,6 +111,10 @@ type Config struct {
 	// bits, /24 and /64 by default. Empty gives nodes nothing. It must not overlap with ServiceClusterIPRange.
 	ClusterCIDR                        string
 	NodeCIDRMaskIPv4, NodeCIDRMaskIPv6 int
+	// DefaultStorageClass is the name of the storage class that a cluster is given at its first start for claims that
+	// name none, unless it has one: directories of the nodes, made on the node of the first pod and removed with their
+	// claims. Whoever changes or deletes the class has it so. Empty gives none.
+	DefaultStorageClass string
 	// Ingress says where requests for Ingresses arrive; by default none is served.
 	Ingress IngressConfig
 	// PodSecurity is what holds for the security of pods beside the labels of namespaces.
@@ -231,6 +235,10 @@ func (cfg Config) complete() (Config, error) {
 	}
 	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), taints.Check(cfg.NodeTaints), cfg.checkZones())
 	errs = append(errs, cfg.checkMachine(), cfg.readRanges(), cfg.checkDomain())
+	if problems := validation.IsDNS1123Subdomain(cfg.DefaultStorageClass); cfg.DefaultStorageClass != "" &&
+		len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("%q cannot name a storage class: %s", cfg.DefaultStorageClass, problems[0]))
+	}
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

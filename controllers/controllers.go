@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/controllers/csrsigning"
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/defaultroles"
+	"monoplane.dev/controllers/defaultstorageclass"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/endpoints"
@@ -49,6 +50,7 @@ func All() []controller.Declaration {
 		serviceaccount.Declare(),
 		persistentvolume.Declare(),
 		localvolume.Declare(),
+		defaultstorageclass.Declare(),
 		rootca.Declare(),
 		defaultroles.Declare(),
 		clusterroleaggregation.Declare(),

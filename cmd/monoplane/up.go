@@ -52,6 +52,7 @@ type upOptions struct {
 	logLevel        string
 	originalDead    bool
 	machine         machineOptions
+	storageClass    string
 	controllers     []string
 	nodeLifecycle   monoplane.NodeLifecycleConfig
 	audit           auditOptions
@@ -107,6 +108,9 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"},
 		"controllers that run: * for all, NAME for one, -NAME for all but one, such as *,-deployment beside a controller "+
 			"of one's own")
+	flags.StringVar(&o.storageClass, "default-storage-class", "standard",
+		"storage class that a cluster is given at its first start, for claims that name none: directories of the nodes, "+
+			`removed with their claims. "" for none`)
 	addNodeLifecycle(flags, &o.nodeLifecycle)
 	addElection(flags, &o.election)
 	addPodSecurity(flags, &o.podSecurity)
@@ -213,6 +217,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		Logger:  slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
+		DefaultStorageClass:      o.storageClass,
 		Controllers:              o.controllers,
 		PodSecurity:              o.podSecurity,
 		NodeLifecycle:            o.nodeLifecycle,

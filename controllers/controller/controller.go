@@ -89,6 +89,8 @@ type Settings struct {
 	PodRanges []podrange.Cluster
 	// Ingress is where requests for Ingresses arrive.
 	Ingress Ingress
+	// DefaultStorageClass is the name of the storage class that a new cluster gets; empty for none.
+	DefaultStorageClass string
 	// RemoveVolume has the agent of a node remove the directory of a volume that was made in the node's own directory, as
 	// the server that the controllers run beside reaches it: ServiceUnavailable where it does not.
 	RemoveVolume func(ctx context.Context, node, volume string) error

@@ -104,7 +104,8 @@ type server struct {
 func startMonoplane(program, dir string, flags ...string) (*server, error) {
 	data := filepath.Join(dir, "data")
 	p, err := launch(program, append([]string{"up", "--data-dir", data, "--listen", "127.0.0.1:0",
-		"--grpc-listen", "127.0.0.1:0", "--node-name", "node", "--unsafe-no-fsync", "--runtime", "host"}, flags...)...)
+		"--grpc-listen", "127.0.0.1:0", "--node-name", "node", "--unsafe-no-fsync", "--runtime", "host",
+		"--default-storage-class", ""}, flags...)...)
 	if err != nil {
 		return nil, err
 	}

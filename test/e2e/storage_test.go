@@ -1,6 +1,13 @@
 package e2e_test
 
-import "testing"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 const storageManifest = `
 apiVersion: storage.k8s.io/v1
@@ -80,4 +87,64 @@ func TestStorage(t *testing.T) {
 		{line: "get pod user", want: []string{`^user +0/1 +ContainerCreating`}},
 		{line: "delete pod user", want: []string{`^pod "user" deleted`}},
 	})
+}
+
+const unclassedManifest = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: own}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Mi}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: keeper}
+spec:
+  selector: {matchLabels: {app: keeper}}
+  strategy: {type: Recreate}
+  template:
+    metadata: {labels: {app: keeper}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      volumes: [{name: v, persistentVolumeClaim: {claimName: own}}]
+      containers:
+      - {name: main, image: host, command: [sleep, "3600"], volumeMounts: [{name: v, mountPath: /data}]}
+`
+
+// A claim that names no class becomes a directory of its pod's node, below the data directory. What is in it is there
+// for the next pod, and goes with the claim.
+func TestClaimWithoutClass(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k := c.kubectl(t, c.namespace(t))
+	k.tour(t, []step{
+		{line: "get sc", want: []string{
+			`^standard \(default\) +monoplane.dev/local +Delete +WaitForFirstConsumer +false +[\dms]+$`}},
+		{line: "apply -f -", stdin: unclassedManifest, want: []string{`^persistentvolumeclaim/own created$`}},
+		{line: "rollout status deployment/keeper --timeout=2m", want: []string{`successfully rolled out`}},
+	})
+	k.until(t, "get pvc own", `(?m)^own +Bound +pvc-[-0-9a-f]+ +1Mi +RWO +standard `)
+	volume := strings.TrimSpace(k.ok(t, "get pvc own -o jsonpath={.spec.volumeName}"))
+	path := strings.TrimSpace(k.ok(t, "get pv "+volume+" -o jsonpath={.spec.local.path}"))
+	if !strings.HasPrefix(path, c.dir+"/") || filepath.Base(path) != volume {
+		t.Errorf("volume %s is at %s", volume, path)
+	}
+	if err := os.WriteFile(filepath.Join(path, "kept"), []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.tour(t, []step{
+		{line: "rollout restart deployment/keeper", want: []string{`restarted`}},
+		{line: "rollout status deployment/keeper --timeout=2m", want: []string{`successfully rolled out`}},
+	})
+	if data, err := os.ReadFile(filepath.Join(path, "kept")); err != nil || string(data) != "data" {
+		t.Errorf("the next pod finds %q, %v", data, err)
+	}
+	k.tour(t, []step{
+		{line: "delete deployment/keeper pvc/own", want: []string{`^persistentvolumeclaim "own" deleted`}},
+		{line: "wait --for=delete pv/" + volume + " --timeout=2m"},
+	})
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
 }
