@@ -36,13 +36,6 @@ func (r *Runtime) bury(sb *sandbox) {
 		if !r.reapShim(sb) || !orderly && !r.clear(sb, list, true) {
 			return // Closing; the next New goes on.
 		}
-		if sb.rec.group.Remove() != nil {
-			r.start(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-				defer cancel()
-				_ = r.removeGroup(ctx, sb.rec.group) // What cannot be removed now is when the sandbox is.
-			})
-		}
 	}
 	for _, c := range list {
 		r.conclude(c, code, message)
@@ -50,12 +43,27 @@ func (r *Runtime) bury(sb *sandbox) {
 	if r.closing.Err() != nil {
 		return
 	}
-	r.unclaim(sb)
+	r.giveBack(sb)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sb.trouble = ""
 	close(sb.gone)
 	r.publishLocked(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+}
+
+// giveBack removes the cgroup and then the claim of a sandbox in which nothing runs: without its claim nobody would
+// know the group of a cluster whose directory is gone.
+func (r *Runtime) giveBack(sb *sandbox) {
+	if sb.rec.bootID != r.bootID || sb.rec.group.Remove() == nil {
+		r.unclaim(sb)
+		return
+	}
+	r.start(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+		defer cancel()
+		_ = r.removeGroup(ctx, sb.rec.group) // What cannot be removed now is when the sandbox is.
+		r.unclaim(sb)
+	})
 }
 
 // conclude takes in the last that the shim has recorded of a container and, if that is not its end, records one: the

@@ -60,6 +60,7 @@ type claimRecord struct {
 	shim    sys.Proc
 	marker  sys.Marker
 	unified string
+	v1      []string
 }
 
 func (c *claimRecord) encode() []byte {
@@ -71,6 +72,7 @@ func (c *claimRecord) encode() []byte {
 	e.Int(5, int64(c.shim.Start))
 	e.Int(6, int64(c.marker))
 	e.String(7, c.unified)
+	e.Strings(8, c.v1)
 	return e.Bytes()
 }
 
@@ -97,18 +99,25 @@ func loadClaim(name string) (*claimRecord, error) {
 			c.marker = sys.Marker(f.Number())
 		case 7:
 			c.unified = f.Text()
+		case 8:
+			c.v1 = append(c.v1, f.Text())
 		}
 	})
 }
 
 func (r *Runtime) claimName(sb *sandbox) string {
-	sum := sha256.Sum256([]byte(sb.rec.config.GetMetadata().GetUid()))
-	return filepath.Join(r.claims, hex.EncodeToString(sum[:16]))
+	return filepath.Join(r.claims, claimOfUID(sb.rec.config.GetMetadata().GetUid()))
+}
+
+// claimOfUID names the claim of a pod.
+func claimOfUID(uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	return hex.EncodeToString(sum[:16])
 }
 
 func (r *Runtime) claimOf(sb *sandbox) *claimRecord {
 	return &claimRecord{bootID: r.bootID, sandbox: sb.id, dir: sb.dir, shim: sb.shim, marker: sb.rec.marker,
-		unified: sb.rec.group.Unified}
+		unified: sb.rec.group.Unified, v1: sb.rec.group.V1}
 }
 
 // claim takes the pod's uid for a sandbox, or says who has it. The file is nil when there are no claims.

@@ -52,9 +52,10 @@ func (r *Runtime) RunPodSandbox(
 	}
 	conn, ended, err := r.launch(ctx, sb, claim)
 	if err != nil && ended {
+		err = errors.Join(err, r.removeGroup(context.WithoutCancel(ctx), sb.rec.group),
+			withdraw(filepath.Join(r.dir, podsDir), sb.id))
 		r.unclaimed(sb, claim)
-		return nil, failed("%v", errors.Join(err, r.removeGroup(context.WithoutCancel(ctx), sb.rec.group),
-			withdraw(filepath.Join(r.dir, podsDir), sb.id)))
+		return nil, failed("%v", err)
 	}
 	r.mu.Lock()
 	r.sandboxes[sb.id] = sb

@@ -56,6 +56,9 @@
 //     directory that is moved within its filesystem is the same one. After a backup was restored in the place of the
 //     original while that was in use, what it had started runs on, and its pods are refused until an operator has
 //     ended the processes that the error names.
+//   - Pods of a directory that was removed after its runtime was killed end: the shims that live notice it, within
+//     seconds, and what dead ones have left (processes, cgroups, mounts, claims) the next runtime of the user ends, on
+//     whatever directory, by the claims that nobody holds. Nothing of a directory that is there is touched.
 //   - A process that is stopped gets SIGCONT after its stop signal, as systemd does it, so that it can use its grace,
 //     and one whose cgroup2 is frozen is thawed. What is to be killed is taken out of a frozen group of cgroup v1, in
 //     which it could not die.

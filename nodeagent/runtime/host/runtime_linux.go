@@ -108,6 +108,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	r.start(r.firstSurvey)
 	r.start(r.wakeShims)
+	if r.claims != "" {
+		r.start(r.sweepDead)
+	}
 	if err := r.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("host runtime: %w", err), r.Close())
 	}

@@ -16,7 +16,8 @@
 // knows is in its memory and, for the time after its own death, in the journals; the runtime is the only other reader.
 //
 // Signals that are meant for the program (SIGINT, SIGTERM, SIGHUP) do nothing to a shim: it ends when it is told to
-// through its socket, or when the runtime that started it died before saying what for.
+// through its socket, when the runtime that started it died before saying what for, or when its directory was removed
+// and nobody is connected: with the pod then, as nobody can come any more.
 //
 // Package sys says why this package and what it imports keep away from fmt, strings, net and the like.
 package shim

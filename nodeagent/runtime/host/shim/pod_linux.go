@@ -51,6 +51,7 @@ type pod struct {
 	started    uint64
 	closing    bool
 	conns      map[*conn]struct{}
+	watching   bool          // Whether watch runs.
 	calls      int           // How many are to be answered, Shutdown apart.
 	idle       chan struct{} // Closed when calls becomes 0; nil while nobody waits for that.
 	toldNoView bool          // A container has warned of what it has not got without a view.

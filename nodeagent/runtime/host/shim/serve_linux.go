@@ -188,6 +188,10 @@ func (p *pod) serve(cn *conn) {
 	}
 	p.mu.Lock()
 	delete(p.conns, cn)
+	if len(p.conns) == 0 && !p.watching {
+		p.watching = true
+		go p.watch()
+	}
 	p.mu.Unlock()
 	close(cn.gone)
 	for _, fd := range cn.fds {
