@@ -224,6 +224,11 @@ crash-network: build ## The same for pods of images with a network of their own,
 	  MONOPLANE_CRASH_KINDS=$${KINDS:-} go test -tags rootonly -count=1 -timeout 24h -v \
 	  -run '^TestRoot$(if $(USERS),User)NetworkCrash$$' ./crash
 
+.PHONY: leftovers
+leftovers: build ## Kill the processes of clusters, as root and as a user, remove their directories or not, and compare what is on the machine after the next start; as root (ROUNDS=200 SEED=random)
+	cd test && MONOPLANE_CRASH_ROUNDS=$${ROUNDS:-200} MONOPLANE_CRASH_SEED=$${SEED:-0} \
+	  go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootLeftovers$$' ./crash
+
 .PHONY: kills
 kills: build act ## Play scenarios of pods while the server is killed at random moments (COUNT=300 SEED=random IMAGES=yes for containers of images, as root)
 	cd test && go test $(if $(IMAGES),-tags rootonly) -count=1 -timeout 24h -v \

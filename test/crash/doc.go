@@ -29,6 +29,9 @@
 // uid and one on each of its addresses. After each restart a pod must be made, and reach all others and the Service;
 // in the end processes, mounts, links, rules, control groups, addresses, namespaces and files are counted.
 //
+// Clusters that come to their end and are not started again on their directory have a run of their own (`make
+// leftovers`), on a machine of namespaces, of which all processes, mounts, links and rules are counted.
+//
 // What needs root or a kernel with FUSE is left out without, which the test says. A process of its own, the guard,
 // ends and removes everything that a run has made, however the run ends.
 package crash
