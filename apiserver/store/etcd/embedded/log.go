@@ -2,11 +2,13 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -129,13 +131,27 @@ type fatalHook struct{ f *failure }
 func (h fatalHook) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	err := fmt.Errorf("etcd: %s", e.Message)
 	if cause := errorOf(fields); cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
+		err = fmt.Errorf("%w: %w%s", err, cause, remedy(cause))
 	}
 	if warned := h.f.warned.Load(); warned != nil && e.Message == notRepaired {
 		err = fmt.Errorf("%w: %w", err, *warned)
 	}
 	h.f.set(err)
 	runtime.Goexit()
+}
+
+// remedy says what to do about a disk that has refused what etcd wrote. It must not go on: after a failed fsync nobody
+// knows what is on the disk. What it has acknowledged was there before.
+func remedy(cause error) string {
+	switch {
+	case errors.Is(cause, syscall.EROFS):
+		return "; the disk has become read-only, and nothing that was acknowledged is lost: see in the kernel's log why, " +
+			"mount it for writing, and start the server again"
+	case errors.Is(cause, syscall.EIO):
+		return "; the disk fails, and what was acknowledged was on it before: see in the kernel's log why, mend or " +
+			"replace it, and start the server again"
+	}
+	return ""
 }
 
 // errorOf returns the error of an entry; nil if it has none.
