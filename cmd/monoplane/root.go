@@ -41,7 +41,7 @@ YAML file given with --config (data-dir: /path). A flag wins over a variable, a 
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newWhyCommand(),
-		newNodeCommand(), newUserCommand(), newSecretsCommand(), newImageCommand(), newVersionCommand())
+		newDoctorCommand(), newNodeCommand(), newUserCommand(), newSecretsCommand(), newImageCommand(), newVersionCommand())
 	return root
 }
 

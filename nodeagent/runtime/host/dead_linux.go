@@ -158,3 +158,24 @@ func unmountDead(name string, rec *claimRecord) error {
 	}
 	return failed
 }
+
+// Leftovers lists the sandboxes of this user whose directory is gone and of which something may be left.
+func Leftovers() ([]string, error) {
+	dir := defaultClaimDir()
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	boot, err := sys.BootID()
+	var left []string
+	for _, d := range names {
+		rec, unread := loadClaim(filepath.Join(dir, d.Name()))
+		if unread == nil && rec.bootID == boot && rec.isDead() {
+			left = append(left, rec.dir)
+		}
+	}
+	return left, err
+}

@@ -30,15 +30,23 @@ type disk struct {
 	unable bool
 }
 
-// check says why nothing can be written now, to a database that is size bytes long.
-func (d *disk) check(size int64) error {
-	free, err := freeBytes(d.dir)
+// Room says why nothing can be written to a database in a directory: no room is left, or its disk is read-only.
+func Room(dir string) error {
+	free, err := freeBytes(dir)
 	if err != nil {
 		return fmt.Errorf("%w: %w", etcd.ErrDisk, err)
 	}
 	if free < reserve {
 		return fmt.Errorf("%w: no space left on device: %d MiB are free in %s, and etcd needs %d", etcd.ErrDisk,
-			free>>20, d.dir, int64(reserve)>>20)
+			free>>20, dir, int64(reserve)>>20)
+	}
+	return nil
+}
+
+// check says why nothing can be written now, to a database that is size bytes long.
+func (d *disk) check(size int64) error {
+	if err := Room(d.dir); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -64,15 +64,7 @@ const (
 
 // Dial connects to an external cluster and returns once it answers or ctx ends.
 func Dial(ctx context.Context, cfg Config) (*External, error) {
-	cli, err := clientv3.New(clientv3.Config{
-		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: zap.NewNop(),
-		DialTimeout: dialTimeout, DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
-		MaxCallSendMsgSize: 2 * etcd.MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: maxBackoff / 5, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
-			MinConnectTimeout: dialTimeout,
-		})},
-	})
+	cli, err := connect(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
@@ -85,6 +77,19 @@ func Dial(ctx context.Context, cfg Config) (*External, error) {
 		return nil, fmt.Errorf("etcd at %v: %w", cfg.Endpoints, err)
 	}
 	return e, nil
+}
+
+// connect makes a client, which may not be connected yet.
+func connect(cfg Config) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: zap.NewNop(),
+		DialTimeout: dialTimeout, DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
+		MaxCallSendMsgSize: 2 * etcd.MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: maxBackoff / 5, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: dialTimeout,
+		})},
+	})
 }
 
 var callOptions = []grpc.CallOption{
