@@ -28,7 +28,8 @@ same stop, and with --leave-pods it gives up the waiting for pods: the server en
 adopts those that still run.
 
 Pods and their network outlive a server that was killed, or told to leave them. Then down stops them itself,
-with the settings of the last up, and so it does with what a server could not take away at its end.`,
+with the settings of the last up, and so it does with what a server could not take away at its end. Where the
+data directory can only be read, it gives them 30 seconds, as no server can be started there.`,
 		Args: cobra.NoArgs,
 	}
 	dir := addDataDir(cmd.Flags())
@@ -99,7 +100,11 @@ func stopLeft(cmd *cobra.Command, dataDir string, none *admin.NotRunningError) e
 		return fmt.Errorf("%w; pods that it tells of are those of another directory: %s", none, copied)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "No server runs on %s; stopping what the last one has left.\n", dataDir)
-	return last.emptyOut(cmd, dir)
+	err = last.emptyOut(cmd, dir)
+	if errors.Is(err, syscall.EROFS) {
+		return endUnwritable(cmd.Context(), cmd.OutOrStdout(), dir.Path())
+	}
+	return err
 }
 
 // emptyOut starts a server as the last one, in order to end what that has left.

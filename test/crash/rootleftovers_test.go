@@ -44,6 +44,10 @@ func TestRootLeftovers(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	rng := rand.New(rand.NewPCG(seed, 4))
+	before, err := onIt(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	grounds := []*ground{newGround(t, 0), newGround(t, 1<<20+4)}
 	began := time.Now()
 	for i := range rounds {
@@ -53,10 +57,43 @@ func TestRootLeftovers(t *testing.T) {
 		t.Logf("%d rounds in %v, nothing left", i+1, time.Since(began).Round(time.Second))
 	}
 	for _, g := range grounds {
-		if out, err := g.command("down", "--data-dir", g.neighbour.data).CombinedOutput(); err != nil {
-			t.Errorf("down of the neighbour: %v\n%s", err, out)
+		if err := g.downReadOnly(); err != nil {
+			t.Error(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), settled)
+	defer cancel()
+	err = soon(ctx, func() error {
+		after, err := onIt(nil)
+		left := slices.DeleteFunc(difference(before, after), func(s string) bool {
+			return strings.HasPrefix(s, "left: mount") || strings.Contains(s, "-claims") // which down leaves there
+		})
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("after down on disks that are read-only:\n%s", strings.Join(left, "\n"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// downReadOnly ends the neighbour, whose server was killed and whose disk can only be read since.
+func (g *ground) downReadOnly() error {
+	g.neighbour.server.kill()
+	data := g.neighbour.data
+	err := unix.Mount(data, data, "", unix.MS_BIND, "")
+	if err == nil {
+		err = unix.Mount("", data, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+	}
+	if err != nil {
+		return err
+	}
+	out, err := g.command("down", "--data-dir", data).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Monoplane has stopped.") {
+		return fmt.Errorf("down on a read-only disk: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // onWholeMachine says whether the test runs as the first process of a machine of its own, as far as namespaces make
@@ -171,7 +208,9 @@ func sleepers() (n int) {
 // command is monoplane, run by the ground's user.
 func (g *ground) command(args ...string) *exec.Cmd {
 	n := network{run: &run{dir: g.dir}, uid: g.uid, program: g.program}
-	return n.command(args...)
+	cmd := n.command(args...)
+	cmd.Dir = g.dir // where it is found again: the test's own may be hidden
+	return cmd
 }
 
 // settle starts a cluster, and two pods in it: one with a network and mounts of its own, and one of the machine.
@@ -191,7 +230,8 @@ func (g *ground) settle(data string) (*settler, error) {
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory"}}}
 		for _, p := range []*corev1.PodSpec{
 			{Containers: []*corev1.Container{{Name: "main", Image: containerd.BoxImage, Command: []string{"/bin/sh", "-c",
-				"sleep 100000 & exec sleep 100000"}, VolumeMounts: []*corev1.VolumeMount{{Name: "memory", MountPath: "/memory"}}}},
+				"sleep 100000 & sleep 100000 & trap exit TERM; wait"},
+				VolumeMounts: []*corev1.VolumeMount{{Name: "memory", MountPath: "/memory"}}}},
 				Volumes: []*corev1.Volume{memory}},
 			// Of which one process has left its parent.
 			{Containers: []*corev1.Container{{Name: "main", Image: "host", Command: []string{"/bin/sh", "-c",

@@ -426,7 +426,8 @@ func Remove(ctx context.Context, cfg Config) error {
 		return err
 	}
 	for _, name := range []string{helper.Socket, logFile} {
-		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) &&
+			!errors.Is(err, unix.EROFS) { // Where they stay, nobody listens.
 			return fmt.Errorf("%s of the pod network: %w", name, err)
 		}
 	}
