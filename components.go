@@ -99,7 +99,7 @@ func (c *Cluster) newControllers(
 	for _, d := range declared {
 		part, err := d.New(controller.Env{
 			Client: clientOf(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: metrics, RootCA: rootCA,
-			Sign: sign,
+			Sign: sign, Tokens: p.tokens,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
 				Server: c.server(p), PodRanges: c.cfg.podRanges, Ingress: c.ingress,

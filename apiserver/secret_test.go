@@ -82,16 +82,25 @@ func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 	must(secrets.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: labelled}))(t)
 }
 
-// Nobody puts tokens into secrets, so that one which waits for its token is refused, with what to do instead.
-func TestSecretsForTokensAreRefused(t *testing.T) {
-	s := newSecret("s", nil)
+// A secret for a token says whose; the controller that fills such secrets in changes no others.
+func TestSecretsForTokens(t *testing.T) {
+	c := start(t)
+	s := newSecret("s", map[string]string{"k": canary})
 	s.Type = "kubernetes.io/service-account-token"
+	_, err := c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s})
+	wants(t, err, apierrors.Invalid, "metadata.annotations[kubernetes.io/service-account.name]: Required value")
 	s.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
-	_, err := start(t).admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s})
-	if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), "type: Forbidden") ||
-		!strings.Contains(err.Error(), "kubectl create token") {
-		t.Errorf("got %v", err)
+	filler := c.controller("serviceaccount-token").secrets()
+	for _, s := range []*corev1.Secret{s, newSecret("other", map[string]string{"k": canary})} {
+		made := must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
+		made.Data["token"] = []byte("t")
+		_, err := filler.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: made})
+		if (err == nil) != (s.Metadata.Name == "s") || err != nil && !apierrors.Is(err, apierrors.Forbidden) {
+			t.Errorf("%s: %v", s.Metadata.Name, err)
+		}
 	}
+	_, err = filler.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "s"})
+	wants(t, err, apierrors.Forbidden, "")
 }
 
 func TestSecretsAreSelectedByType(t *testing.T) {
@@ -332,13 +341,17 @@ func TestSecretsWithCertificatesAreForIngresses(t *testing.T) {
 	c := start(t)
 	certificate := newSecret("certificate", map[string]string{"tls.crt": canary, "tls.key": canary})
 	certificate.Type = "kubernetes.io/tls"
-	for _, s := range []*corev1.Secret{certificate, newSecret("other", map[string]string{"k": canary})} {
+	token := newSecret("token", map[string]string{"token": canary})
+	token.Type = "kubernetes.io/service-account-token"
+	token.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
+	for _, s := range []*corev1.Secret{certificate, token, newSecret("other", map[string]string{"k": canary})} {
 		must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
 	}
-	for controller, sees := range map[string]string{"ingress": "certificate", "garbage-collector": "", "namespace": ""} {
+	for controller, sees := range map[string]string{"ingress": "certificate", "serviceaccount-token": "token",
+		"garbage-collector": "", "namespace": ""} {
 		secrets := c.controller(controller).secrets()
 		list := must(secrets.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
-		if len(list.Items) != 2 {
+		if len(list.Items) != 3 {
 			t.Errorf("%s sees %d", controller, len(list.Items))
 		}
 		for _, s := range list.Items {

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/tokens"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	authenticationv1rpc "monoplane.dev/api/authentication/v1/rpc"
@@ -261,6 +262,27 @@ func TestTokensEnd(t *testing.T) {
 	c.refused(free, "its serviceaccount is gone")
 	c.account("builder")
 	c.refused(free, "its serviceaccount is gone")
+}
+
+// A token that its Secret holds ends with the account of that uid, whether the Secret is there or not.
+func TestTokensOfSecretsEndWithTheirAccount(t *testing.T) {
+	c := start(t)
+	token, err := c.bearers.Accounts.(*tokens.Authority).ForSecret(c.account("builder"), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.refused(token, "its secret is gone")
+	s := newSecret("s", map[string]string{"token": token})
+	s.Type = "kubernetes.io/service-account-token"
+	s.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "builder"}
+	must(c.admin().Secrets.Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
+	if s := c.review(token); !s.GetAuthenticated() {
+		t.Errorf("got %v", s)
+	}
+	must(c.admin().ServiceAccounts.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "builder"}))(t)
+	c.refused(token, "its serviceaccount is gone")
+	c.account("builder")
+	c.refused(token, "its serviceaccount is gone")
 }
 
 // An object that finalizers hold is gone for its tokens a minute after its time.

@@ -36,6 +36,7 @@ import (
 	"monoplane.dev/controllers/resourcequota"
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/controllers/serviceaccounttoken"
 	"monoplane.dev/controllers/statefulset"
 	"monoplane.dev/controllers/tainteviction"
 	"monoplane.dev/controllers/ttlafterfinished"
@@ -48,6 +49,7 @@ func All() []controller.Declaration {
 		podgc.Declare(),
 		namespace.Declare(),
 		serviceaccount.Declare(),
+		serviceaccounttoken.Declare(),
 		persistentvolume.Declare(),
 		localvolume.Declare(),
 		defaultstorageclass.Declare(),

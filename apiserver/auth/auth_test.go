@@ -136,7 +136,9 @@ func TestSecretsAreGrantedByName(t *testing.T) {
 		// It is shown that they are there.
 		"resourcequota-controller": "list watch",
 		// It is shown certificates and their keys.
-		"ingress": "list watch"}
+		"ingress": "list watch",
+		// It is shown those with tokens, and changes no others (apiserver TestSecretsForTokens).
+		"serviceaccount-token": "list watch update delete"}
 	for name, id := range identities {
 		for verb := range strings.FieldsSeq(may["admin"]) {
 			err := z.Authorize(id, Attributes{Verb: verb, Resource: "secrets", Namespaced: true, Namespace: "ns"})
@@ -172,6 +174,7 @@ func TestGrantsNameWhatIsServed(t *testing.T) {
 	served := map[right]bool{
 		{rights.Collect, "pods", ""}:           true,
 		{rights.ShowTLS, "secrets", ""}:        true,
+		{rights.ShowTokens, "secrets", ""}:     true,
 		{"get", MetricsPath, ""}:               true,
 		{"get", ReflectionPath, ""}:            true,
 		{"get", "nodes", "stats"}:              true, // of what is behind nodes/proxy

@@ -174,10 +174,10 @@ func (z *Authorizer) Collects(id Identity) bool {
 	return z.rightsOf(id)[right{verb: rights.Collect, resource: "pods"}]
 }
 
-// ShowsTLS says whether id has the right to see what secrets of type kubernetes.io/tls hold, as a part of the control
-// plane (rights.ShowTLS).
-func (z *Authorizer) ShowsTLS(id Identity) bool {
-	return z.rightsOf(id)[right{verb: rights.ShowTLS, resource: rights.Secrets}]
+// Shows says whether id has the right to see what some secrets hold, as a part of the control plane: verb is
+// rights.ShowTLS or rights.ShowTokens.
+func (z *Authorizer) Shows(id Identity, verb string) bool {
+	return z.rightsOf(id)[right{verb: verb, resource: rights.Secrets}]
 }
 
 // MayUseHost refuses who has no right to image "host" in a namespace. The parts of the control plane make pods of what

@@ -33,9 +33,10 @@ const (
 
 // TokenKeys are the keys of the tokens of service accounts, in a file of their own:
 //
-//	(made) --> signs --90 days--> verifies --a year: the last token that it signed has expired--> (forgotten)
+//	(made) --> signs --90 days--> verifies --a year: the last token that it signed has expired--> verifies for Secrets
 //
-// Of a key that only verifies the private part is forgotten at once. Make them with EnsureTokenKeys. They are safe for
+// Of a key that only verifies the private part is forgotten at once. The tokens that Secrets hold have no end of their
+// own: for those the public part is kept for ever. Make them with EnsureTokenKeys. They are safe for
 // concurrent use.
 type TokenKeys struct {
 	dir *datadir.Dir
@@ -85,9 +86,23 @@ func (k *TokenKeys) Signing() *ecdsa.PrivateKey {
 func (k *TokenKeys) Verifying() []*ecdsa.PublicKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := k.now()
+	return k.keys(func(r retiredKey) bool { return now.Before(r.since.Add(MaxTokenLife + backdate)) })
+}
+
+// All returns all keys that have signed, the one that signs first.
+func (k *TokenKeys) All() []*ecdsa.PublicKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keys(func(retiredKey) bool { return true })
+}
+
+func (k *TokenKeys) keys(wanted func(retiredKey) bool) []*ecdsa.PublicKey {
 	keys := []*ecdsa.PublicKey{&k.signing.PublicKey}
 	for _, r := range k.retired {
-		keys = append(keys, r.public)
+		if wanted(r) {
+			keys = append(keys, r.public)
+		}
 	}
 	return keys
 }
@@ -210,11 +225,7 @@ func (k *TokenKeys) replace() error {
 	if k.signing != nil {
 		retired = append(retired, retiredKey{&k.signing.PublicKey, now})
 	}
-	for _, r := range k.retired {
-		if now.Before(r.since.Add(MaxTokenLife + backdate)) {
-			retired = append(retired, r)
-		}
-	}
+	retired = append(retired, k.retired...)
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return fmt.Errorf("pki: encode a key: %w", err)

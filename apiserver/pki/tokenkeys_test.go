@@ -49,10 +49,15 @@ func TestTokenKeysLast(t *testing.T) {
 	for day := 182; day < 91+365; day += 91 {
 		tokenKeys(t, dir, now.Add(time.Duration(day)*24*time.Hour))
 	}
-	for _, key := range tokenKeys(t, dir, now.Add((91+366+91)*24*time.Hour)).Verifying() {
+	last := tokenKeys(t, dir, now.Add((91+366+91)*24*time.Hour))
+	for _, key := range last.Verifying() {
 		if key.Equal(&first.Signing().PublicKey) {
 			t.Error("the first key still verifies")
 		}
+	}
+	// But what Secrets hold has no end.
+	if all := last.All(); !all[len(all)-1].Equal(&first.Signing().PublicKey) {
+		t.Error("the first key is forgotten")
 	}
 }
 

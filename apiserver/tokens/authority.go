@@ -31,6 +31,8 @@ type Keys interface {
 	Signing() *ecdsa.PrivateKey
 	// Verifying returns the keys of all tokens that have not expired, the one that signs first.
 	Verifying() []*ecdsa.PublicKey
+	// All returns those and the keys that signed before: of what Secrets hold, which has no end of its own.
+	All() []*ecdsa.PublicKey
 }
 
 // Objects looks up what a token stands or falls with; a *store.Store is such.
@@ -126,17 +128,6 @@ func (a *Authority) Issue(g Grant) (token string, expires time.Time, err error) 
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("make the id of a token: %w", err)
 	}
-	key := a.cfg.Keys.Signing()
-	keyID, err := idOf(&key.PublicKey)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{
-		Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(jose.ES256)},
-	}, nil)
-	if err != nil {
-		return "", time.Time{}, fmt.Errorf("sign a token: %w", err)
-	}
 	m, now := g.Account.GetMetadata(), a.cfg.Clock.Now()
 	private := claims{kubernetes{Namespace: m.GetNamespace(), Account: *refTo(g.Account)}}
 	if g.Pod != nil {
@@ -153,15 +144,32 @@ func (a *Authority) Issue(g Grant) (token string, expires time.Time, err error) 
 		expires = now.Add(g.WarnAfter)
 		private.Kubernetes.WarnAfter = jwt.NewNumericDate(expires)
 	}
-	token, err = jwt.Signed(signer).Claims(private).Claims(jwt.Claims{
+	token, err = a.sign(private, jwt.Claims{
 		Issuer: a.cfg.Issuer, Subject: userPrefix + m.GetNamespace() + ":" + m.GetName(), Audience: g.Audiences,
 		ID: id.String(), IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now),
 		Expiry: jwt.NewNumericDate(now.Add(g.Life)),
-	}).Serialize()
+	})
+	return token, expires, err
+}
+
+// sign makes a token of what it says.
+func (a *Authority) sign(private any, public jwt.Claims) (string, error) {
+	key := a.cfg.Keys.Signing()
+	keyID, err := idOf(&key.PublicKey)
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("sign a token: %w", err)
+		return "", err
 	}
-	return token, expires, nil
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(jose.ES256)},
+	}, nil)
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	token, err := jwt.Signed(signer).Claims(private).Claims(public).Serialize()
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	return token, nil
 }
 
 // idOf returns the id of a key, which says nothing but which one it is: the digest of its public part.

@@ -52,7 +52,9 @@ const (
 type verified struct {
 	public  jwt.Claims
 	private kubernetes
-	user    *authn.User
+	// held has the claims of a token that a Secret holds, in place of private; nil for others.
+	held *secretClaims
+	user *authn.User
 }
 
 // Verify returns whose a token is, and for which of the audiences; no audiences stand for the API server. For what is
@@ -64,6 +66,9 @@ func (a *Authority) Verify(
 	if v == nil || err != nil {
 		return nil, nil, err
 	}
+	if v.held != nil {
+		return a.verifyHeld(ctx, token, v, audiences)
+	}
 	now := a.cfg.Clock.Now()
 	switch err := v.public.ValidateWithLeeway(jwt.Expected{Time: now}, leeway); {
 	case errors.Is(err, jwt.ErrExpired):
@@ -71,7 +76,7 @@ func (a *Authority) Verify(
 	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
 		return nil, nil, errors.New("service account token is not valid yet")
 	case err != nil:
-		return nil, nil, errors.New("service account token has claims that cannot be right")
+		return nil, nil, errClaims
 	}
 	if len(audiences) == 0 {
 		audiences = a.cfg.Audiences
@@ -106,10 +111,11 @@ func (a *Authority) read(token string) (*verified, error) {
 	if v != nil {
 		return v, nil
 	}
-	if !a.claimed(token) {
+	issuer := claimed(token)
+	if issuer != a.cfg.Issuer && issuer != secretIssuer {
 		return nil, nil
 	}
-	v, err := a.verify(token)
+	v, err := a.verify(token, issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -122,28 +128,38 @@ func (a *Authority) read(token string) (*verified, error) {
 	return v, nil
 }
 
-// claimed says whether a token claims to be from this issuer. It proves nothing.
-func (a *Authority) claimed(token string) bool {
+// claimed returns from which issuer a token claims to be. It proves nothing.
+func claimed(token string) string {
 	_, rest, _ := strings.Cut(token, ".")
 	payload, _, _ := strings.Cut(rest, ".")
 	text, err := base64.RawURLEncoding.DecodeString(payload)
 	if err != nil {
-		return false
+		return ""
 	}
 	var said struct {
 		Issuer string `json:"iss"`
 	}
-	return json.Unmarshal(text, &said) == nil && said.Issuer == a.cfg.Issuer
+	if json.Unmarshal(text, &said) != nil {
+		return ""
+	}
+	return said.Issuer
 }
 
-var errSignature = errors.New("service account token is not signed by a key of this server")
+var (
+	errSignature = errors.New("service account token is not signed by a key of this server")
+	errClaims    = errors.New("service account token has claims that cannot be right")
+)
 
-func (a *Authority) verify(token string) (*verified, error) {
+func (a *Authority) verify(token, issuer string) (*verified, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		return nil, errSignature
 	}
-	for _, key := range a.cfg.Keys.Verifying() {
+	keys := a.cfg.Keys.Verifying
+	if issuer == secretIssuer {
+		keys = a.cfg.Keys.All
+	}
+	for _, key := range keys() {
 		id, err := idOf(key)
 		if err != nil {
 			return nil, err
@@ -151,14 +167,22 @@ func (a *Authority) verify(token string) (*verified, error) {
 		if len(parsed.Headers) != 1 || parsed.Headers[0].KeyID != id {
 			continue
 		}
-		v, private := &verified{}, claims{}
-		if parsed.Claims(key, &v.public, &private) != nil {
+		v, private, held := &verified{}, claims{}, secretClaims{}
+		if parsed.Claims(key, &v.public, &private, &held) != nil {
 			break
+		}
+		if v.public.Issuer == secretIssuer {
+			if !held.complete(v.public.Subject) {
+				return nil, errClaims
+			}
+			v.held, v.private = &held, kubernetes{Namespace: held.Namespace, Account: ref{held.Account, held.UID}}
+			v.user = v.userOf()
+			return v, nil
 		}
 		v.private = private.Kubernetes
 		if v.public.Issuer != a.cfg.Issuer || v.public.Expiry == nil ||
 			v.public.Subject != userPrefix+v.private.Namespace+":"+v.private.Account.Name {
-			return nil, errors.New("service account token has claims that cannot be right")
+			return nil, errClaims
 		}
 		v.user = v.userOf()
 		return v, nil
@@ -214,17 +238,16 @@ func (a *Authority) stands(ctx context.Context, v *verified, now time.Time) erro
 // there says whether an object is there, and the one that is meant.
 func (a *Authority) there(ctx context.Context, kind *object.Kind, namespace string, r *ref, now time.Time) error {
 	o, err := a.cfg.Objects.Get(ctx, store.Key{Kind: kind, Namespace: namespace, Name: r.Name}, "")
-	gone := fmt.Errorf("service account token has been invalidated: its %s is gone", kind.Singular)
 	switch {
 	case apierrors.Is(err, apierrors.NotFound):
-		return gone
+		return gone(kind)
 	case err != nil:
 		return err
 	case o.GetMetadata().GetUid() != r.UID:
-		return gone
+		return gone(kind)
 	}
 	if t := o.GetMetadata().GetDeletionTimestamp(); t != nil && time.Unix(t.GetSeconds(), 0).Before(now.Add(-leeway)) {
-		return gone
+		return gone(kind)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/rights"
@@ -73,8 +74,18 @@ type Env struct {
 	// Sign completes a template for a certificate of a client, signs it with the authority and returns it as PEM; nil for
 	// a server without listeners, which nobody shows a certificate.
 	Sign func(template *x509.Certificate) ([]byte, error)
+	// Tokens makes the tokens that Secrets hold.
+	Tokens Tokens
 	// Settings are the same for all controllers; each reads its own.
 	Settings Settings
+}
+
+// Tokens makes the tokens of service accounts that Secrets hold.
+type Tokens interface {
+	// ForSecret returns a token of a service account for a Secret of its namespace.
+	ForSecret(account *corev1.ServiceAccount, secret string) (string, error)
+	// Signed says whether a text is such a token, and one that this server has made.
+	Signed(token string) bool
 }
 
 // Settings are what an operator may choose about controllers. A zero value stands for the controller's default.

@@ -35,6 +35,9 @@ const Collect = "collect"
 // type kubernetes.io/tls hold: the other parts of the control plane see of secrets only that they are there.
 const ShowTLS = "showtls"
 
+// ShowTokens is the same for secrets of type kubernetes.io/service-account-token.
+const ShowTokens = "showtokens"
+
 // Role is what a controller may do, besides what every part of the control plane may.
 type Role struct {
 	// Name is the controller's: its user name is system:controller:NAME.

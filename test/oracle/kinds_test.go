@@ -347,10 +347,6 @@ func TestSecretsAreJudgedAlike(t *testing.T) {
 		ourcore.DefaultSecret(s)
 		ourcore.DefaultSecret(o)
 		created := redacted(ourFaults(ourcore.ValidateSecret(s)))
-		if k.Type == v1.SecretTypeServiceAccountToken {
-			// Nobody fills such secrets in.
-			maps.DeleteFunc(created, func(f fault, _ bool) bool { return f.kind == "FieldValueForbidden" && f.field == "type" })
-		}
 		if report(t, append(what, "create"), compare(redacted(theirs.Created), created)) ||
 			report(t, append(what, "update"),
 				onlyMeta(compare(redacted(theirs.Updated),

@@ -16,6 +16,8 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/rights"
+	"monoplane.dev/rules/tokensecret"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -25,7 +27,6 @@ import (
 const (
 	secretOpaque           = "Opaque"
 	secretTLS              = "kubernetes.io/tls"
-	secretToken            = "kubernetes.io/service-account-token"
 	secretDockerConfig     = "kubernetes.io/dockercfg"
 	secretDockerConfigJSON = "kubernetes.io/dockerconfigjson"
 	secretBasicAuth        = "kubernetes.io/basic-auth"
@@ -37,9 +38,6 @@ const (
 	tlsCert = "tls.crt"
 	tlsKey  = "tls.key"
 )
-
-// annotationAccount names the service account of a secret with a token.
-const annotationAccount = "kubernetes.io/service-account.name"
 
 // maxSecret is the most bytes that the values of a secret may have.
 const maxSecret = 1 << 20
@@ -63,8 +61,13 @@ func Secret(c define.Config) define.Definition {
 			}
 			return w
 		},
-		Show:   func(ctx context.Context, s *corev1.Secret) *corev1.Secret { return showSecret(ctx, c.Rights, s) },
-		Main:   registry.TypedUpdateRules[*corev1.Secret]{Validate: ValidateSecretUpdate},
+		Show: func(ctx context.Context, s *corev1.Secret) *corev1.Secret { return showSecret(ctx, c.Rights, s) },
+		Main: registry.TypedUpdateRules[*corev1.Secret]{
+			Validate: ValidateSecretUpdate,
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *corev1.Secret) error {
+				return mayChange(ctx, c.Rights, next, live)
+			},
+		},
 		Fields: map[string]func(*corev1.Secret) string{"type": (*corev1.Secret).GetType},
 		Table: define.Columns[*corev1.Secret]{
 			define.Text("Type", "What the data is for.", (*corev1.Secret).GetType),
@@ -88,15 +91,17 @@ func DefaultSecret(s *corev1.Secret) {
 }
 
 // showSecret shows everything to users who have the right to read secrets, and to agents, whom the authorizer lets ask
-// only for what the pods of their node use. What serves Ingresses sees secrets with certificates and their keys. Other
-// components that have a right to secrets, such as the controller that empties namespaces, see that there is one and
-// what holds it. Annotations are data, too: kubectl apply keeps in one of them what it has applied.
-func showSecret(ctx context.Context, rights *auth.Authorizer, s *corev1.Secret) *corev1.Secret {
+// only for what the pods of their node use. What serves Ingresses sees secrets with certificates and their keys, and
+// what fills in secrets with tokens sees those. Other components that have a right to secrets, such as the controller
+// that empties namespaces, see that there is one and what holds it. Annotations are data, too: kubectl apply keeps in
+// one of them what it has applied.
+func showSecret(ctx context.Context, z *auth.Authorizer, s *corev1.Secret) *corev1.Secret {
 	id := auth.From(ctx)
 	if id.Class == auth.Node || id.Class != auth.Anonymous && !id.Component() {
 		return s
 	}
-	if s.GetType() == secretTLS && rights.ShowsTLS(id) { // what serves Ingresses
+	if s.GetType() == secretTLS && z.Shows(id, rights.ShowTLS) || s.GetType() == tokensecret.Type &&
+		z.Shows(id, rights.ShowTokens) {
 		return s
 	}
 	m := s.GetMetadata()
@@ -106,6 +111,16 @@ func showSecret(ctx context.Context, rights *auth.Authorizer, s *corev1.Secret) 
 		OwnerReferences: m.GetOwnerReferences(),
 		Annotations:     map[string]string{object.PartOfRevision: m.GetResourceVersion()},
 	}}
+}
+
+// mayChange refuses whoever fills in secrets with tokens the change of another.
+func mayChange(ctx context.Context, z *auth.Authorizer, next, live *corev1.Secret) error {
+	if next.GetType() == tokensecret.Type && live.GetType() == tokensecret.Type ||
+		!z.Shows(auth.From(ctx), rights.ShowTokens) {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.SecretKind, live.GetMetadata().GetName(), "it is not of type %s",
+		tokensecret.Type)
 }
 
 // ValidateSecret checks a secret that is to be created. What it finds wrong it tells without repeating a value.
@@ -159,13 +174,9 @@ func checkSecret(f *validation.Faults, s, old *corev1.Secret) {
 		}
 	}
 	switch s.GetType() {
-	case secretToken:
-		if old == nil {
-			f.Forbidden(f.Root("type"), "no token is put into a secret: tokens are issued on request, for a limited time "+
-				"(kubectl create token), and pods get theirs in a projected volume")
-		}
-		if s.GetMetadata().GetAnnotations()[annotationAccount] == "" {
-			f.Required(f.Root("metadata").Child("annotations").Key(annotationAccount), "")
+	case tokensecret.Type:
+		if s.GetMetadata().GetAnnotations()[tokensecret.Account] == "" {
+			f.Required(f.Root("metadata").Child("annotations").Key(tokensecret.Account), "")
 		}
 	case secretDockerConfig:
 		checkDockerConfig(f, data, s, ".dockercfg")

@@ -63,8 +63,9 @@ type Server struct {
 
 	// Inproc has the services, and takes further ones.
 	Inproc *inproc.Server
-	// Bearers knows the tokens that the server issues.
+	// Bearers knows the tokens that the server issues, which Tokens makes.
 	Bearers *authn.Bearers
+	Tokens  *tokens.Authority
 
 	owned bool // the store
 	*faults
@@ -137,7 +138,7 @@ func open(cfg Config) (*Server, error) {
 		}
 		cfg.API.Bearers = &authn.Bearers{Accounts: cfg.API.Tokens}
 	}
-	s.Bearers = cfg.API.Bearers
+	s.Bearers, s.Tokens = cfg.API.Bearers, cfg.API.Tokens
 	if s.API, err = apiserver.New(ctx, cfg.API); err != nil {
 		return nil, errors.Join(err, s.closeStore())
 	}
@@ -160,6 +161,7 @@ type key struct{ *ecdsa.PrivateKey }
 
 func (k key) Signing() *ecdsa.PrivateKey    { return k.PrivateKey }
 func (k key) Verifying() []*ecdsa.PublicKey { return []*ecdsa.PublicKey{&k.PublicKey} }
+func (k key) All() []*ecdsa.PublicKey       { return k.Verifying() }
 
 // issuer issues tokens with a key of its own.
 func issuer(api apiserver.Config) (*tokens.Authority, error) {

@@ -1,0 +1,18 @@
+// Package tokensecret has the words for Secrets that hold the token of a service account: the server checks them, a
+// controller fills them in, and the server believes the token for as long as its Secret holds it.
+package tokensecret
+
+const (
+	// Type is the type of such a Secret.
+	Type = "kubernetes.io/service-account-token"
+
+	// Account and UID are the annotations that say whose token it is. The controller adds the latter.
+	Account = "kubernetes.io/service-account.name"
+	UID     = "kubernetes.io/service-account.uid"
+
+	// Token, CA and Namespace are its keys: the token, the certificate of the cluster's authority, PEM, and the
+	// namespace of the service account.
+	Token     = "token"
+	CA        = "ca.crt"
+	Namespace = "namespace"
+)
