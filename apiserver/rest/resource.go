@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/metering"
 	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/rest/negotiate"
+	"monoplane.dev/apiserver/rest/upgrade"
 	"monoplane.dev/apiserver/table"
 )
 
@@ -52,8 +53,32 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 	defer ex.aborted()
 	ctx, cancel := ex.context(r.Context())
 	defer cancel()
+	if ex.route.stream != nil && upgrade.IsWebSocket(r) {
+		socket, err := upgrade.NewOneWay(w, r, ex.content(), func(error) { cancel() })
+		if err != nil {
+			ex.fail(err)
+			return
+		}
+		ex.w.ResponseWriter = socket
+		defer socket.Close()
+	}
 	ex.route.call(ctx, ex, v)
+	if ex.route.stream != nil {
+		ex.w.WriteHeader(ex.w.code) // of a stream that had nothing to say
+	}
 	ex.end()
+}
+
+// content says what the answer streams.
+func (ex *exchange) content() upgrade.Content {
+	switch {
+	case ex.route.text:
+		return upgrade.Text
+	case ex.out.Encoding == negotiate.Protobuf:
+		return upgrade.Delimited
+	default:
+		return upgrade.Lines
+	}
 }
 
 // operation returns what counts the request.

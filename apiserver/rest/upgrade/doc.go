@@ -1,7 +1,8 @@
 // Package upgrade serves exec, attach and port-forward over HTTP connections that are upgraded, as kubectl, client-go
 // and clients in other languages ask for them: WebSocket (v5.channel.k8s.io and older, with base64 or without;
 // port-forward with two channels for each port, or with SPDY through a tunnel of SPDY/3.1+portforward.k8s.io) and
-// SPDY/3.1 (v4.channel.k8s.io and older, portforward.k8s.io).
+// SPDY/3.1 (v4.channel.k8s.io and older, portforward.k8s.io). Watches and logs, which go one way, are served over a
+// WebSocket too, whose messages are their events or their text (binary.k8s.io, base64.binary.k8s.io).
 //
 // Guarantees: nothing is upgraded before the service has accepted the call, so that a refusal is an HTTP answer; how a
 // command ended is said before the connection is closed, also when the server stops; what a client sends is held in
