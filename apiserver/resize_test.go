@@ -104,6 +104,27 @@ func TestResizeOfARunningPod(t *testing.T) {
 	}
 	status.Resources = cpu("1")
 	report()
+	allocate := func(amounts map[string]*metav1.Quantity) {
+		_, err := c.admin().Nodes.UpdateStatus(ctx(t), &corev1rpc.UpdateNodeRequest{Object: &corev1.Node{
+			Metadata: &metav1.ObjectMeta{Name: "n1"},
+			Status:   &corev1.NodeStatus{Capacity: amounts, Allocatable: amounts},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	allocate(map[string]*metav1.Quantity{"cpu": {String_: "1500m"}, "memory": {String_: "1Gi"}})
+	_, err := resize()
+	const short = `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 2000, ` +
+		`allocatable: 1500`
+	if !apierrors.Is(err, apierrors.Forbidden) || apierrors.From(err).Status().GetMessage() != short {
+		t.Errorf("more than the node has: %v", err)
+	}
+	if causes := apierrors.From(err).Status().GetDetails().GetCauses(); len(causes) != 1 ||
+		causes[0].GetReason() != "NodeCapacity" {
+		t.Errorf("causes %v", causes)
+	}
+	allocate(map[string]*metav1.Quantity{"cpu": {String_: "2"}, "memory": {String_: "1Gi"}})
 	if out, err := resize(); err != nil || cpuOf(out) != "2" || out.Status.ContainerStatuses[0].Resources == nil {
 		t.Errorf("the node reports resources: %v, %v", out, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -181,6 +182,9 @@ func (c *chaos) mutatePod(name string) {
 		}
 		p.Spec.Containers[0].Resources.Requests = quantities(size...)
 		_, err = c.c.Pods.UpdateResize(ctx, &corev1rpc.UpdatePodRequest{Object: p})
+		if apierrors.Is(err, apierrors.Forbidden) && strings.Contains(err.Error(), "not found") {
+			return // its node has gone
+		}
 	case 2:
 		p.Status.Message = fmt.Sprint(c.roll(1000))
 		_, err = c.c.Pods.UpdateStatus(ctx, &corev1rpc.UpdatePodRequest{Object: p})

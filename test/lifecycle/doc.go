@@ -59,6 +59,7 @@
 //	until event REASON [TEXT]      an event of the pod says so, with the text in its message
 //	until resized                  what the pod asks for is in force, and nothing is said to be under way
 //	resize CONTAINER cpu=20m ...   the container asks for that much, and is limited to it where it has limits
+//	refused STEP                   the API answers the step with 403 Forbidden
 //	debug NAME CONTAINER [WORDS,...]  kubectl debug: an ephemeral container joins the pod, with the image and program of
 //	                               another container, and does what the words say
 //	delete [SECONDS]               kubectl delete pod [--grace-period]

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,6 +69,15 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 			return fmt.Errorf("resize CONTAINER RESOURCE=AMOUNT... was expected")
 		}
 		return d.Patch(ctx, "resize", s.resize(words[1], words[2:]))
+	case "refused":
+		err := s.step(ctx, d, seen, words[1:])
+		if err == nil {
+			return errors.New("it was not refused")
+		}
+		if !strings.Contains(err.Error(), "forbidden") {
+			return err
+		}
+		return nil
 	case "debug":
 		patch, err := debug(seen, words)
 		if err != nil {

@@ -68,7 +68,10 @@ func (p *Pods) Strategy() *registry.Strategy {
 				Keeps: registry.Owners,
 				Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate,
 			},
-			"resize": {Keeps: registry.AllMetadata, Apply: applyResize, Validate: ValidateResize},
+			"resize": {
+				Keeps: registry.AllMetadata,
+				Apply: applyResize, Authorize: p.authorizeResize, Validate: ValidateResize,
+			},
 
 			"ephemeralcontainers": {Keeps: registry.AllMetadata, Apply: applyEphemeral, Validate: ValidateEphemeral},
 		},
