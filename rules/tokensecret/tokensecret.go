@@ -2,16 +2,17 @@
 // controller fills them in, and the server believes the token for as long as its Secret holds it.
 package tokensecret
 
-const (
-	// Type is the type of such a Secret.
-	Type = "kubernetes.io/service-account-token"
+// Type is the type of such a Secret.
+const Type = "kubernetes.io/service-account-token"
 
-	// Account and UID are the annotations that say whose token it is. The controller adds the latter.
+// The annotations that say whose token it is. The controller adds the uid.
+const (
 	Account = "kubernetes.io/service-account.name"
 	UID     = "kubernetes.io/service-account.uid"
+)
 
-	// Token, CA and Namespace are its keys: the token, the certificate of the cluster's authority, PEM, and the
-	// namespace of the service account.
+// The keys: the token, the certificate of the cluster's authority, PEM, and the namespace of the service account.
+const (
 	Token     = "token"
 	CA        = "ca.crt"
 	Namespace = "namespace"
