@@ -87,8 +87,8 @@ func HostRuntime() Runtime { return hostRuntime{} }
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
 func FakeRuntime() Runtime { return &fakeRuntime{} }
 
-// UsedRuntime is FakeRuntime for people, who look at kubectl top, and have charts with init containers and Jobs. Where no
-// annotation of a pod says otherwise, its containers use a little, 1m of cpu and 1Mi of memory each, of which
+// UsedRuntime is FakeRuntime for people, who look at kubectl top, and have charts with init containers and Jobs. Where
+// no annotation of a pod says otherwise, its containers use a little, 1m of cpu and 1Mi of memory each, of which
 // FakeRuntime tells nothing, and those that are to end by themselves, init containers but for sidecars and those of a
 // Job's pods, end with 0 after a second, which run on with FakeRuntime.
 func UsedRuntime() Runtime {

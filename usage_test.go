@@ -39,8 +39,8 @@ func TestUseOfPodsThatSayNothing(t *testing.T) {
 	})
 }
 
-// What is to end by itself does with UsedRuntime, at every start, and what is not does not: pods come to life after their
-// init containers, and Jobs are done. With FakeRuntime it does when an annotation says so.
+// What is to end by itself does with UsedRuntime, and what is not does not: pods come to life after their init
+// containers, and Jobs are done. With FakeRuntime it does when an annotation says so.
 func TestWhatEndsByItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		runtime monoplane.Runtime

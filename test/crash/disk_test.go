@@ -38,7 +38,7 @@ type disk struct {
 	hasty []string
 }
 
-// forgets returns the files, of those that their paths say matter, that would not be as they are after a power failure.
+// forgets returns the files, of those that matter by their paths, that would not be as they are after a power failure.
 func (d *disk) forgets(matters func(path string) bool) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -296,7 +296,8 @@ func TestDisk(t *testing.T) {
 		file, dir bool
 		forgotten bool
 	}{
-		{"neither", false, false, true}, {"dir", false, true, true}, {"file", true, false, true}, {"both", true, true, false},
+		{"neither", false, false, true}, {"dir", false, true, true}, {"file", true, false, true},
+		{"both", true, true, false},
 	} {
 		f := open("." + c.name)
 		_, err := f.WriteString("text")

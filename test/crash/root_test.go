@@ -94,8 +94,8 @@ func TestRootAcknowledgedIsSynced(t *testing.T) {
 		}
 	}
 	// These are about processes, which a power failure ends, or are made anew when they are not there.
-	passing := []string{"config", "etc-hosts", "hostname", "lock", "resolv.conf", "resources", "sandbox", "shim", "up.json",
-		"volumes.json"}
+	passing := []string{"config", "etc-hosts", "hostname", "lock", "resolv.conf", "resources", "sandbox", "shim",
+		"up.json", "volumes.json"}
 	lost := d.forgets(func(path string) bool { return !slices.Contains(passing, filepath.Base(path)) })
 	if len(lost) > 0 {
 		t.Errorf("not as they are after a power failure: %q", lost)
