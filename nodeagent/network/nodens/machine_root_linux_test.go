@@ -515,3 +515,41 @@ func TestRootLargePackets(t *testing.T) {
 }
 
 func TestRootBandwidth(t *testing.T) { asRoot(t, testBandwidth) }
+
+// TestRootGuard: what comes to the machine with the address of a pod reaches no pod, wherever the machine forwards it
+// from, and however little it asks where such an address is.
+func TestRootGuard(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	w := world(t)
+	n := open(t, config(t))
+	a := servesAll(podIn(t, n, "a", plain(5)))
+	b := servesAll(podIn(t, n, "b", plain(6)))
+	for _, of := range []string{"all", "lan0"} {
+		check(t, os.WriteFile("/proc/sys/net/ipv4/conf/"+of+"/rp_filter", []byte("0"), 0))
+	}
+	route := exec.Command("nsenter", "--net=/proc/self/fd/3", "ip", "route", "add", "10.244.0.0/24", "via", lan)
+	route.ExtraFiles = []*os.File{w.netns}
+	if out, err := route.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const other, unused = "10.244.0.6", "10.244.0.99"
+	for _, from := range []string{other, unused} {
+		w.do(order{Take: from + "/32", On: "lan1"})
+		w.do(order{Spoof: from, Addr: "10.244.0.5:80"})
+	}
+	// The packet after the others has arrived, so that they would have too.
+	if got := w.do(order{Ask: "udp", Addr: "10.244.0.5:80"}).Text; clientIn(got) != neighbour {
+		t.Fatalf("the neighbour's own address is seen as %s", got)
+	}
+	heard := a.do(order{Heard: true}).Text
+	for _, from := range []string{other, unused} {
+		if strings.Contains(heard, from+":") {
+			t.Errorf("the pod has heard from %s, as %s", heard, from)
+		}
+	}
+	if got := b.do(order{Ask: "udp", Addr: "10.244.0.5:80"}).Text; clientIn(got) != other {
+		t.Errorf("the pod that has the address is seen as %s", got)
+	}
+}
