@@ -92,7 +92,7 @@ func TestSecretsForTokens(t *testing.T) {
 	s.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
 	filler := c.controller("serviceaccount-token").secrets()
 	for _, s := range []*corev1.Secret{s, newSecret("other", map[string]string{"k": canary})} {
-		made := must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t)
+		made := clone(must(c.admin().secrets().Create(ctx(t), &corev1rpc.CreateSecretRequest{Object: s}))(t))
 		made.Data["token"] = []byte("t")
 		_, err := filler.Update(ctx(t), &corev1rpc.UpdateSecretRequest{Object: made})
 		if (err == nil) != (s.Metadata.Name == "s") || err != nil && !apierrors.Is(err, apierrors.Forbidden) {
