@@ -90,9 +90,9 @@ func FakeRuntime() Runtime { return &fakeRuntime{} }
 // UsedRuntime is FakeRuntime for people, who look at kubectl top, and have charts with init containers and Jobs. Where
 // no annotation of a pod says otherwise, its containers use a little, 1m of cpu and 1Mi of memory each, of which
 // FakeRuntime tells nothing, and those that are to end by themselves, init containers but for sidecars and those of a
-// Job's pods, end with 0 after a second, which run on with FakeRuntime.
-func UsedRuntime() Runtime {
-	return &fakeRuntime{cfg: fake.Config{CPU: "1m", Memory: "1Mi", FinishAfter: time.Second}}
+// Job's pods, end with 0 so long after their start; with 0, as with FakeRuntime, they run on.
+func UsedRuntime(finishAfter time.Duration) Runtime {
+	return &fakeRuntime{cfg: fake.Config{CPU: "1m", Memory: "1Mi", FinishAfter: finishAfter}}
 }
 
 // CRIRuntime uses the runtime that listens on endpoint, such as "unix:///run/containerd/containerd.sock".

@@ -18,7 +18,7 @@ import (
 // Of the pods of UsedRuntime it is told what they use although no annotation says it.
 func TestUseOfPodsThatSayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, monoplane.Config{Runtime: monoplane.UsedRuntime()})
+		c := start(t, monoplane.Config{Runtime: monoplane.UsedRuntime(time.Second)})
 		p := newPod("p")
 		p.Metadata.Annotations = map[string]string{"fake.monoplane.dev/memory": "64Mi"}
 		create(t, c.Client(), p)
@@ -47,8 +47,8 @@ func TestWhatEndsByItself(t *testing.T) {
 		said    map[string]string
 		want    string
 	}{
-		"for people": {monoplane.UsedRuntime(), nil, "job Succeeded, pod Running 1, plain Running"},
-		"annotations win": {monoplane.UsedRuntime(), map[string]string{"fake.monoplane.dev/exit-after.main": "1h"},
+		"for people": {monoplane.UsedRuntime(time.Second), nil, "job Succeeded, pod Running 1, plain Running"},
+		"annotations win": {monoplane.UsedRuntime(time.Second), map[string]string{"fake.monoplane.dev/exit-after.main": "1h"},
 			"job Running, pod Running 1, plain Running"},
 		"for tests": {monoplane.FakeRuntime(), nil, "job Running, pod Pending 1, plain Running"},
 	} {

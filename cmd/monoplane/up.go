@@ -29,6 +29,7 @@ type upOptions struct {
 	grpcListen      string
 	runtime         string
 	runtimeEndpoint string
+	fakeFinish      time.Duration
 	images          imageOptions
 	cni             cniOptions
 	nodes           int
@@ -83,6 +84,9 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"taints for the node when it is first registered, such as dedicated=db:NoSchedule")
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
+	flags.DurationVar(&o.fakeFinish, "fake-finish-after", time.Second,
+		"with --runtime fake: how long init containers and the containers of Jobs run of which no annotation says when "+
+			"they exit. 0 for ever")
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local",
 		"domain of the names of Services and pods, such as web.default.svc.cluster.local")
 	flags.StringVar(&o.serviceIPs, "service-cluster-ip-range", servicerange.DefaultAddresses,
@@ -255,8 +259,10 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		if cfg.Runtime, err = o.machineRuntime(&cfg, cni, stderr); err != nil {
 			return monoplane.Config{}, err
 		}
+	case o.runtime == "fake" && o.fakeFinish < 0:
+		return monoplane.Config{}, fmt.Errorf("--fake-finish-after: %s is negative; 0 is for ever", o.fakeFinish)
 	case o.runtime == "fake":
-		cfg.Runtime = monoplane.UsedRuntime()
+		cfg.Runtime = monoplane.UsedRuntime(o.fakeFinish)
 	default:
 		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "oci", "host", "auto" or "fake"`, o.runtime)
 	}

@@ -160,7 +160,8 @@ func startServer(t *testing.T) (s *server, bin string) {
 		if *golden != "" {
 			return startKubernetes(t.Context(), *golden, dir)
 		}
-		return startMonoplane(filepath.Join(bin, "monoplane"), dir, "--runtime", "fake", "--nodes", "3")
+		return startMonoplane(filepath.Join(bin, "monoplane"), dir, "--runtime", "fake", "--nodes", "3",
+			"--fake-finish-after", "0s") // as the nodes beside Kubernetes have it
 	})
 }
 

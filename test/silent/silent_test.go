@@ -45,7 +45,6 @@ var explained = map[string]string{
 	"PodSpec.automountServiceAccountToken":                 "the server gives the pod a volume with a token, or none",
 	"ServiceAccount.automountServiceAccountToken":          "the server gives pods a volume with a token, or none",
 	"Secret.stringData":                                    "the server makes it part of data",
-	"Secret.immutable":                                     "validation refuses changes",
 	"CertificateSigningRequestSpec.extra":                  "for who approves",
 	"CertificateSigningRequestSpec.groups":                 "for who approves",
 	"CertificateSigningRequestSpec.uid":                    "for who approves",
