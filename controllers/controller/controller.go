@@ -103,7 +103,8 @@ type Settings struct {
 	// DefaultStorageClass is the name of the storage class that a new cluster gets; empty for none.
 	DefaultStorageClass string
 	// RemoveVolume has the agent of a node remove the directory of a volume that was made in the node's own directory, as
-	// the server that the controllers run beside reaches it: ServiceUnavailable where it does not.
+	// the server that the controllers run beside reaches it: ServiceUnavailable where it does not, Conflict while a pod
+	// of the node has the volume.
 	RemoveVolume func(ctx context.Context, node, volume string) error
 }
 

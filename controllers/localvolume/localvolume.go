@@ -36,7 +36,8 @@ import (
 	"monoplane.dev/rules/rights"
 )
 
-// askEvery is the time between two attempts to reach an agent that is away, or is connected to another server.
+// askEvery is the time between two attempts to reach an agent that is away, is connected to another server, or has not
+// yet taken the volume from its last pod, which may be gone from the API by then.
 const askEvery = 5 * time.Second
 
 // Declare describes the controller.
@@ -131,7 +132,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 		return 0, fmt.Errorf("read node %s: %w", node, err)
 	case storage.Has(n, storage.DirectoryOfVolumes):
 		err = c.cfg.RemoveVolume(ctx, node, name)
-		if apierrors.Is(err, apierrors.ServiceUnavailable) {
+		if apierrors.Is(err, apierrors.ServiceUnavailable) || apierrors.Is(err, apierrors.Conflict) {
 			return askEvery, nil
 		}
 		if err != nil {

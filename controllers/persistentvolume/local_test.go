@@ -230,6 +230,13 @@ func TestOwnDirectory(t *testing.T) {
 		if n := w.asked(name); n < 100 {
 			t.Errorf("asked %d times in an hour", n)
 		}
+		before := w.asked(name)
+		w.refuse(apierrors.New(apierrors.Conflict, "a pod has it"))
+		time.Sleep(time.Minute)
+		w.wantsVolume(name, "Released")
+		if n := w.asked(name) - before; n < 10 || n > 15 {
+			t.Errorf("asked %d times in a minute", n)
+		}
 		w.refuse(errors.New("disk is broken"))
 		w.told(name, "VolumeFailedDelete", "disk is broken")
 		w.wantsVolume(name, "Released")

@@ -3,7 +3,6 @@ package volumes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -30,7 +29,7 @@ func (m *Manager) localPath(v *corev1.PersistentVolume) string {
 
 // RemoveLocal removes the directory that the node has for a volume in its own directory of volumes, with all that is
 // in it; that there is none is fine. Nothing outside is touched, whatever the name is and whatever the volume says of
-// its path. It fails while a pod of the node has the volume.
+// its path. Errors: Conflict while a pod of the node has the volume.
 func (m *Manager) RemoveLocal(ctx context.Context, name string) error {
 	if m.cfg.LocalDir == "" || !madeName.MatchString(name) {
 		return apierrors.New(apierrors.BadRequest, "%q is no volume in the node's own directory", name)
@@ -40,7 +39,7 @@ func (m *Manager) RemoveLocal(ctx context.Context, name string) error {
 	defer m.shared.Unlock()
 	err := m.eachOther("", func(uid string, at place) error {
 		if at.Path == dir {
-			return fmt.Errorf("a pod of this node, with uid %s, still has the volume %s", uid, name)
+			return apierrors.New(apierrors.Conflict, "a pod of this node, with uid %s, still has the volume %s", uid, name)
 		}
 		return nil
 	})

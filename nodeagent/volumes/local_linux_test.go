@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/volumes"
 )
 
@@ -61,7 +62,8 @@ func TestRemoveLocal(t *testing.T) {
 	if got := n.given(p)["/v"]; got != path {
 		t.Errorf("it is mounted from %s, want %s", got, path)
 	}
-	if err := m.RemoveLocal(t.Context(), madeForClaim); err == nil || !strings.Contains(err.Error(), "uid-a") {
+	if err := m.RemoveLocal(t.Context(), madeForClaim); !apierrors.Is(err, apierrors.Conflict) ||
+		!strings.Contains(err.Error(), "uid-a") {
 		t.Errorf("while a pod has it: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(path, "precious")); err != nil {
