@@ -83,10 +83,8 @@ func TestStorage(t *testing.T) {
 		`directory`)
 	k.until(t, "get pvc data", `(?m)^data +Bound +disk +1Gi +RWO,RWX +local `)
 	k.until(t, "get pv disk", `(?m)^disk +1Gi +RWO,RWX +Retain +Bound +[^ ]*/data +local `)
-	k.tour(t, []step{
-		{line: "get pod user", want: []string{`^user +0/1 +ContainerCreating`}},
-		{line: "delete pod user", want: []string{`^pod "user" deleted`}},
-	})
+	k.until(t, "get pod user", `(?m)^user +0/1 +ContainerCreating `)
+	k.tour(t, []step{{line: "delete pod user", want: []string{`^pod "user" deleted`}}})
 }
 
 const unclassedManifest = `
