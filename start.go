@@ -130,6 +130,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err := datadir.Sweep(c.cfg.DataDir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
 	p := &parts{metrics: prometheus.NewRegistry(), slis: newSLIs()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {

@@ -151,6 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Unlock()
 	defer a.close()
 
+	a.sweep()
 	a.inOrder = a.readStopNote()
 	var pods *cache.Cache[*corev1.Pod]
 	err := apart(func() (err error) { pods, err = a.appear(ctx); return err })

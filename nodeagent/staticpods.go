@@ -60,13 +60,16 @@ type staticPod struct {
 	tending bool
 }
 
+// savedDir is where the static pods are kept that the agent has started.
+func (a *Agent) savedDir() string { return filepath.Join(a.cfg.StateDir, "static") }
+
 func newStaticPods(a *Agent) *staticPods {
 	s := &staticPods{agent: a}
 	if a.cfg.ManifestDir == "" && a.cfg.ManifestURL == "" {
 		return s
 	}
 	if a.cfg.StateDir != "" {
-		s.saved.Dir = filepath.Join(a.cfg.StateDir, "static")
+		s.saved.Dir = a.savedDir()
 	}
 	cfg := static.Config{
 		NodeName: a.cfg.NodeName, Dir: a.cfg.ManifestDir, URL: a.cfg.ManifestURL, Header: a.cfg.ManifestHeader,

@@ -41,6 +41,18 @@ func (a *Agent) noteStop() {
 	}
 }
 
+// sweep removes the files that an agent was writing in its own directory when it was killed.
+func (a *Agent) sweep() {
+	if a.cfg.StateDir == "" {
+		return
+	}
+	for _, dir := range []string{a.cfg.StateDir, a.savedDir()} {
+		if err := datadir.Sweep(dir); err != nil {
+			a.cfg.Logger.Warn("files of the agent before this one are left", "error", err)
+		}
+	}
+}
+
 // readStopNote takes up what the agent before this one has noted.
 func (a *Agent) readStopNote() inOrder {
 	if a.cfg.StateDir == "" {

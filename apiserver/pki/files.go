@@ -32,6 +32,9 @@ func lock(dir *datadir.Dir) (func(), error) {
 	for {
 		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); {
 		case err == nil:
+			if err := datadir.Sweep(dir.Path()); err != nil {
+				return nil, errors.Join(fmt.Errorf("pki: %w", err), f.Close())
+			}
 			return func() { _ = f.Close() }, nil
 		case !errors.Is(err, syscall.EINTR):
 			return nil, errors.Join(fmt.Errorf("pki: lock %s: %w", f.Name(), err), f.Close())

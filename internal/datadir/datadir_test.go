@@ -245,6 +245,32 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// What a writer leaves that is killed before its file takes its place goes, and nothing else.
+func TestSweep(t *testing.T) {
+	must(t, Sweep(filepath.Join(t.TempDir(), "none")))
+	d := made(t)
+	var left string
+	must(t, d.Replace("file.json", Unflushed, func(f *os.File) error {
+		left = f.Name() + "0"
+		return os.Link(f.Name(), left)
+	}))
+	stay := []string{".1.d", ".hidden", ".lock", "file.1", "file.json"}
+	for _, name := range stay[1:4] {
+		must(t, os.WriteFile(filepath.Join(d.Path(), name), nil, 0o600))
+	}
+	must(t, os.Mkdir(filepath.Join(d.Path(), stay[0]), 0o700))
+	must(t, os.Mkdir(filepath.Join(d.Path(), ".dir.1"), 0o700))
+	must(t, Sweep(d.Path()))
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", left, err)
+	}
+	for _, name := range append(stay, ".dir.1") {
+		if have, err := d.Exists(name); err != nil || !have {
+			t.Errorf("%s is gone: %v", name, err)
+		}
+	}
+}
+
 // What belongs to somebody else is refused, by root too.
 func TestOtherUsers(t *testing.T) {
 	const other = 54321

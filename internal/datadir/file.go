@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
@@ -121,6 +122,28 @@ func (d *Dir) Replace(name string, how Durability, write func(*os.File) error) (
 	}
 	return os.Rename(f.Name(), filepath.Join(d.path, name))
 }
+
+// Sweep removes what Replace has left in the directory of path, which need not exist, when its process was killed. Call
+// it while nobody replaces files there.
+func Sweep(path string) error {
+	d, err := Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.path)
+	for _, e := range entries {
+		if e.Type().IsRegular() && unfinished.MatchString(e.Name()) {
+			err = errors.Join(err, d.Remove(e.Name()))
+		}
+	}
+	return err
+}
+
+// unfinished are the names of the files that Replace writes before they take their places.
+var unfinished = regexp.MustCompile(`^\..+\.[0-9]+$`)
 
 // Write puts a file with mode 0600 and this content in the place of whatever bears the name, whole or not at all. Call
 // Sync after the last one.

@@ -51,8 +51,11 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// sweep removes the folders of processes that are dead.
+// sweep removes the files and folders of processes that are dead. The caller has locked the directory.
 func (s *Store) sweep() error {
+	if err := datadir.Sweep(s.dir.Path()); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(s.path(tmpDir))
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/codec/json"
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/network/ipam"
 	"monoplane.dev/nodeagent/network/nodens"
 )
@@ -39,6 +40,9 @@ type Network struct {
 
 // Open makes the network, or finds it again and repairs it.
 func Open(ctx context.Context, cfg nodens.Config) (*Network, error) {
+	if err := datadir.Sweep(cfg.Dir); err != nil {
+		return nil, err
+	}
 	register, err := ipam.Open(filepath.Join(cfg.Dir, registerFile), cfg.PodRanges)
 	if err != nil {
 		return nil, err
@@ -143,6 +147,9 @@ func Owners(dir string) (map[string][]netip.Addr, error) {
 // they have had, for the next Open: others get those last.
 func Remove(ctx context.Context, cfg nodens.Config) error {
 	if err := nodens.Remove(ctx, cfg); err != nil {
+		return err
+	}
+	if err := datadir.Sweep(cfg.Dir); err != nil {
 		return err
 	}
 	path := filepath.Join(cfg.Dir, registerFile)

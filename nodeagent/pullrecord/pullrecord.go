@@ -115,6 +115,9 @@ func (r *Records) open() error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(datadir.Sweep(pulling.Path()), datadir.Sweep(done.Path())); err != nil {
+		return err
+	}
 	r.pulling, r.pulled = pulling, done
 	return nil
 }

@@ -118,6 +118,9 @@ func New(cfg Config) (*Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the directory of CNI: %w", err)
 	}
+	if err := datadir.Sweep(kept.Path()); err != nil {
+		return nil, fmt.Errorf("the directory of CNI: %w", err)
+	}
 	life, die := context.WithCancel(context.Background())
 	n := &Network{
 		cfg: cfg, records: records{kept}, slots: make(chan struct{}, mostAtOnce), collected: make(chan struct{}),

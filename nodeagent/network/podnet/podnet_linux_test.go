@@ -198,10 +198,9 @@ func TestLife(t *testing.T) {
 	w.check(w.n.Detach(t.Context(), "a"))
 }
 
-// When all that holds the namespace is killed, Ready makes it anew with what was connected, and who works in it is
-// told.
 // What is left of a network that was taken away is which addresses its pods have had: in the next one others get them
-// last, while somebody may still know them as those of the pods before.
+// last, while somebody may still know them as those of the pods before. A file that was being written when its writer
+// was killed goes, too.
 //
 // spec: NET-1
 func TestAddressesOutliveTheNetwork(t *testing.T) {
@@ -218,6 +217,7 @@ func TestAddressesOutliveTheNetwork(t *testing.T) {
 			had[a] = true
 		}
 		w.check(w.n.Close())
+		w.check(os.WriteFile(filepath.Join(w.cfg.Dir, ".addresses.json.1"), []byte("{"), 0o600))
 		w.check(podnet.Remove(t.Context(), w.cfg))
 		files, err := os.ReadDir(w.cfg.Dir)
 		w.check(err)
@@ -232,6 +232,8 @@ func TestAddressesOutliveTheNetwork(t *testing.T) {
 	w.check(w.n.Configure(t.Context(), w.ranges, nil))
 }
 
+// When all that holds the namespace is killed, Ready makes it anew with what was connected, and who works in it is
+// told.
 func TestReadyMends(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.sandbox("a"), w.sandbox("b")
