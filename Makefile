@@ -98,6 +98,22 @@ golden: kubectl $(BIN)/kubernetes ## Write what kubectl prints against Kubernete
 conformance: golden ## The same, and fail where Kubernetes prints something else than the scripts say
 	git diff --exit-code -- test/conformance/testdata
 
+# Kubernetes' own suite, what runs its specs beside each other, and the programs of its images.
+UPSTREAM := $(BIN)/upstream
+$(UPSTREAM)/built: tools/upstream/go.mod
+	cd tools/upstream && for tool in ginkgo:github.com/onsi/ginkgo/v2/ginkgo agnhost:k8s.io/kubernetes/test/images/agnhost \
+	  nonewprivs:k8s.io/kubernetes/test/images/nonewprivs; do \
+	  CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $(UPSTREAM)/$${tool%%:*} $${tool#*:} || exit; done
+	cd tools/upstream && CGO_ENABLED=0 go test -vet=off -c -trimpath -ldflags '$(KUBECTL_LDFLAGS)' \
+	  -o $(UPSTREAM)/e2e.test k8s.io/kubernetes/test/e2e
+	touch $@
+
+.PHONY: conformance-upstream
+conformance-upstream: build kubectl $(UPSTREAM)/built ## Run Kubernetes' own conformance suite, and compare what fails with test/upstream/failing.txt (FOCUS=regexp PROCS=6 LOGS=directory); as root
+	tools/deps bind9-dnsutils busybox-static curl iproute2 netcat-openbsd
+	cd test && go run ./upstream -bin $(BIN) -procs $(or $(PROCS),6) -logs '$(LOGS)' \
+	  -source "$$(cd ../tools/upstream && go list -m -f '{{.Dir}}' k8s.io/kubernetes)" $(if $(FOCUS),-focus '$(FOCUS)')
+
 .PHONY: charts
 charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts with Helm, and compare with Kubernetes
 	cd test && go test -count=1 -timeout 1h -v -run '^TestHelm$$' ./conformance -helm
