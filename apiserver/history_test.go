@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"monoplane.dev/rules/lingering"
+
 	corev1 "monoplane.dev/api/core/v1"
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
@@ -189,7 +191,7 @@ func (h *history) remarked(d done, was, now *corev1.Pod) string {
 	if !marked(was) {
 		want := int64(0)
 		switch {
-		case was.Spec.NodeName == "" || terminal(was): // DEL-3
+		case was.Spec.NodeName == "" || lingering.Confirmed(was): // DEL-3
 		case forced: // DEL-4
 		case d.grace != nil && *d.grace < 0:
 			want = 1
@@ -240,6 +242,8 @@ func (h *history) phased(d done, was, now *corev1.Pod) string {
 		return ""
 	case node != "" && d.by == "podgc" && !h.nodePresent(node, now.Metadata.ResourceVersion):
 		return ""
+	case node != "" && d.by == "user" && !lingering.Confirmed(now):
+		return ""
 	default:
 		return "LIFE-10: this identity may not end this pod"
 	}
@@ -263,7 +267,7 @@ func (h *history) removed(d done, was, now *corev1.Pod) string {
 	case !forced && marked(was):
 		return "only grace 0 ends a deletion that has begun"
 	case !forced:
-		if node != "" && !terminal(was) {
+		if node != "" && !lingering.Confirmed(was) {
 			return "DEL-3: the pod may still run"
 		}
 		if d.by == "n1" || d.by == "n2" {
@@ -274,11 +278,11 @@ func (h *history) removed(d done, was, now *corev1.Pod) string {
 		return ""
 	case d.uid == "" || d.operation.uid == "none":
 		return "DEL-11: without uid"
-	case d.by == node && marked(was) && terminal(was):
+	case d.by == node && marked(was) && lingering.Confirmed(was):
 		return ""
 	case d.by == "podgc" && node == "" && (marked(was) || terminal(was)):
 		return ""
-	case d.by == "podgc" && terminal(was) && !lostNode(was):
+	case d.by == "podgc" && lingering.Confirmed(was) && !lostNode(was):
 		return ""
 	case d.by == "podgc" && node != "" && !h.nodePresent(node, now.Metadata.ResourceVersion):
 		return ""

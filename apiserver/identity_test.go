@@ -5,6 +5,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/rules/lingering"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	coordinationv1rpc "monoplane.dev/api/coordination/v1/rpc"
@@ -100,7 +101,7 @@ func TestWhoMayWriteStatus(t *testing.T) {
 	c.register("n1")
 	c.register("n2")
 	p := c.boundPod("web", "n1")
-	for name, by := range map[string]client{"agent of another node": c.agent("n2"), "admin": c.admin(),
+	for name, by := range map[string]client{"agent of another node": c.agent("n2"),
 		"controller": c.controller("nodelifecycle")} {
 		if _, err := setPhase(t, by, p, "Failed"); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("%s ended a bound pod: %v", name, err)
@@ -138,6 +139,42 @@ func TestWhoMayWriteStatus(t *testing.T) {
 		if _, err := setPhase(t, c.agent("n1"), ended, phase); !apierrors.Is(err, apierrors.Invalid) {
 			t.Errorf("terminal is final, got %s: %v", phase, err)
 		}
+	}
+}
+
+// A user may say that a pod has ended. Until its agent has seen that, it is deleted as one that runs.
+//
+// spec: LIFE-10, DEL-3, DEL-7
+func TestUserEndsAPod(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	p := must(setPhase(t, c.agent("n1"), c.boundPod("web", "n1"), "Running"))(t)
+	p = must(setPhase(t, c.admin(), p, "Failed"))(t)
+	p = clone(p)
+	p.Status.Conditions = nil
+	p = must(setPhase(t, c.admin(), p, "Failed"))(t)
+	if lingering.Confirmed(p) {
+		t.Errorf("a user's word was taken for the agent's: %v", p.Status)
+	}
+	if _, err := setPhase(t, c.admin(), p, "Running"); !apierrors.Is(err, apierrors.Invalid) {
+		t.Errorf("terminal is final: %v", err)
+	}
+	must(deletePod(t, c.controller("daemonset"), p, nil, true))(t)
+	complete := func() error {
+		_, err := deletePod(t, c.agent("n1"), p, ptr(int64(0)), true)
+		return err
+	}
+	if err := complete(); !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("completed before the agent said that nothing runs: %v", err)
+	}
+	p = clone(must(c.getPod("web"))(t))
+	p.Status.Conditions = nil
+	p = must(setPhase(t, c.agent("n1"), p, "Failed"))(t)
+	if !lingering.Confirmed(p) {
+		t.Errorf("the agent's word was not taken: %v", p.Status)
+	}
+	if err := complete(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -361,7 +361,11 @@ func (m *machine) finish() {
 		m.do(operation{kind: "release", pod: name, by: "user"}, 99, 1)
 		m.do(operation{kind: "delete", pod: name, by: "user", uid: "none", rv: "current"}, 99, 2)
 		if p := m.look(name); p != nil && p.Spec.NodeName != "" {
-			m.do(operation{kind: "phase", pod: name, by: p.Spec.NodeName, phase: "Succeeded", uid: "current"}, 99, 3)
+			phase := "Succeeded"
+			if terminal(p) { // a user may have said so
+				phase = p.Status.Phase
+			}
+			m.do(operation{kind: "phase", pod: name, by: p.Spec.NodeName, phase: phase, uid: "current"}, 99, 3)
 			m.do(operation{kind: "delete", pod: name, by: p.Spec.NodeName, grace: ptr(int64(0)), uid: "current", rv: "current"},
 				99, 4)
 		}

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"monoplane.dev/object"
+	"monoplane.dev/rules/lingering"
+
 	corev1 "monoplane.dev/api/core/v1"
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
@@ -63,6 +66,38 @@ func TestGracefulDeletion(t *testing.T) {
 		}
 		w.expect("a", "START main/0 @0s", "TERM main/0 @"+began.String(), "KILL main/0 @30.5s", "EXIT main/0 @30.5s")
 		w.expect("b", "START main/0 @0s", "TERM main/0 @"+began.String(), "EXIT main/0 @3.5s")
+		w.empty()
+	})
+}
+
+// A user says that a pod has failed: it is stopped with its grace, and then said to have.
+//
+// spec: LIFE-10
+func TestUserEndsAPod(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", annotated("stop-after", "3s"))
+		w.settle()
+		p := object.Clone(w.phase("a", "Running"))
+		p.Status.Phase, p.Status.Reason = "Failed", "Mine"
+		p.Status.Conditions = append(p.Status.Conditions,
+			&corev1.PodCondition{Type: lingering.Unconfirmed, Status: "True"})
+		if _, err := w.c.Pods.UpdateStatus(w.t.Context(), &corev1rpc.UpdatePodRequest{Object: p}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		if now := w.get("a"); lingering.Confirmed(now) {
+			t.Errorf("confirmed while it runs: %v", now.Status)
+		}
+		time.Sleep(5 * time.Second)
+		now := w.phase("a", "Failed")
+		if c := now.Status.ContainerStatuses[0]; !lingering.Confirmed(now) || now.Status.Reason != "Mine" ||
+			c.GetState().GetTerminated() == nil || c.GetReady() {
+			t.Errorf("it is not said to have ended: %v", now.Status)
+		}
+		w.delete("a", -1)
+		w.settle()
+		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "EXIT main/0 @3.5s")
 		w.empty()
 	})
 }

@@ -18,7 +18,7 @@ func (m *StateMachine) planStopped() {
 	switch {
 	case m.vanished:
 		m.advance(Removing)
-	case m.deleting() && phase.Terminal(m.pod):
+	case m.deleting() && lingering.Confirmed(m.pod):
 		m.advance(Removing) // TERM-2, LIFE-5: the terminal phase has been written
 	}
 }
@@ -82,9 +82,12 @@ func (m *StateMachine) lookUp() {
 // report writes the status when it differs from what the API has. Changes that users wait for are written at
 // once, others are gathered for a moment: a pod whose containers start quickly costs one write.
 func (m *StateMachine) report() {
-	ended := phase.Terminal(m.pod)
+	ended := lingering.Confirmed(m.pod)
 	if m.vanished || m.absent || m.life == Admitting || ended && m.life < Removing {
 		return
+	}
+	if phase.Terminal(m.pod) && !ended && !m.ends() {
+		return // What a user said of it stays until nothing runs.
 	}
 	if m.began.IsZero() && !m.ends() {
 		return // it was never admitted

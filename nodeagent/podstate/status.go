@@ -9,6 +9,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/codec/wire"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/qos"
 )
@@ -52,6 +53,11 @@ func (m *StateMachine) status() *corev1.PodStatus {
 	}
 	m.stateWhole(s)
 	m.conditions(s)
+	if ends {
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c *corev1.PodCondition) bool {
+			return c.GetType() == lingering.Unconfirmed
+		})
+	}
 	return s
 }
 
@@ -62,6 +68,9 @@ func (m *StateMachine) ends() bool {
 
 // phase returns the phase; old is what the API has. spec: LIFE-1, LIFE-5
 func (m *StateMachine) phase(old string, ends bool) string {
+	if phase.Ends(old) {
+		return old // A user said so.
+	}
 	if ends {
 		if m.end.reason != "" {
 			return phase.Failed

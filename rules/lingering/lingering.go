@@ -5,6 +5,10 @@
 package lingering
 
 import (
+	"slices"
+
+	"monoplane.dev/rules/phase"
+
 	corev1 "monoplane.dev/api/core/v1"
 )
 
@@ -15,7 +19,17 @@ const (
 	// RemoveFailed is True while something that is dead, such as a mounted volume, cannot be taken off the node, so that
 	// the object stays.
 	RemoveFailed = "monoplane.dev/RemoveFailed"
+	// Unconfirmed is True from when a user has said that a bound pod ended until its agent has seen that nothing of it
+	// runs. The server writes it, and the agent takes it away.
+	Unconfirmed = "monoplane.dev/Unconfirmed"
 )
+
+// Confirmed reports whether a pod has ended for good, and not by the word of a user alone.
+func Confirmed(p *corev1.Pod) bool {
+	return phase.Terminal(p) && !slices.ContainsFunc(p.GetStatus().GetConditions(), func(c *corev1.PodCondition) bool {
+		return c.GetType() == Unconfirmed && c.GetStatus() == "True"
+	})
+}
 
 // Why returns why a pod does not end, empty when nothing is known to hold it.
 func Why(p *corev1.Pod) string {

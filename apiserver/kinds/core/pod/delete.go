@@ -17,7 +17,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/rules/disruption"
-	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/precondition"
 	"monoplane.dev/rules/staticpod"
 	"monoplane.dev/rules/taints"
@@ -116,7 +116,7 @@ func view(o *corev1.Pod) deletion.Pod {
 	v := deletion.Pod{
 		Name: m.GetName(), UID: m.GetUid(), ResourceVersion: m.GetResourceVersion(),
 		Node: o.GetSpec().GetNodeName(), NodeKey: nodekey.Of(m),
-		Terminal:   phase.Terminal(o),
+		Terminal:   lingering.Confirmed(o),
 		NodeLost:   lost.GetStatus() == "True" && lost.GetReason() == disruption.ByPodGC,
 		Mirror:     staticpod.IsMirror(m),
 		Finalizers: len(m.GetFinalizers()) > 0,

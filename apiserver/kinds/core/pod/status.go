@@ -2,13 +2,16 @@ package pod
 
 import (
 	"context"
+	"slices"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/lingering"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/staticpod"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -27,8 +30,9 @@ func applyStatus(asked, live *corev1.Pod) *corev1.Pod {
 }
 
 // authorizeStatus: components name the pod's uid (DEL-11), agents write about pods of their own node only, and
-// for a bound pod only its own agent, or PodGC once the node is gone, says that it has ended (LIFE-10). A
-// partition therefore never changes a phase (LIFE-11). That terminal is final is for validation to say.
+// of the components only a bound pod's own agent, or PodGC once the node is gone, says that it has ended (LIFE-10). A
+// partition therefore never changes a phase (LIFE-11). Where a user says so, it is unconfirmed until the agent has
+// stopped the pod. That terminal is final is for validation to say.
 func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, live *corev1.Pod) error {
 	nodekey.Keep(next.Metadata, live.Metadata)
 	id := auth.From(ctx)
@@ -44,7 +48,13 @@ func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, li
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"the pod was bound to another machine that was registered as node %q", node)
 	}
-	if phase.Terminal(live) || !phase.Terminal(next) || id.Class == auth.Node {
+	if id.Class == auth.Node || !phase.Terminal(next) {
+		return nil
+	}
+	if phase.Terminal(live) {
+		if !lingering.Confirmed(live) {
+			unconfirmed(next.Status)
+		}
 		return nil
 	}
 	collects := p.rights.Collects(id)
@@ -57,12 +67,23 @@ func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, li
 	case collects && live.GetMetadata().GetDeletionTimestamp() == nil:
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"%s may end an unbound pod only once it is being deleted", id.Name)
-	case node != "":
+	case node != "" && (id.Component() || staticpod.IsMirror(live.GetMetadata())):
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"only the agent of node %q, or PodGC once that node is gone, may set phase %s", node, next.Status.Phase)
 	case id.Component() && !collects:
 		return apierrors.NewForbidden(corev1.PodKind, name, "%s may not set phase %s", id.Name, next.Status.Phase)
+	case node != "":
+		unconfirmed(next.Status)
+		return nil
 	default:
 		return nil
 	}
+}
+
+// unconfirmed notes that the pod's agent has not said that nothing of it runs, whatever else the conditions say.
+func unconfirmed(s *corev1.PodStatus) {
+	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c *corev1.PodCondition) bool {
+		return c.GetType() == lingering.Unconfirmed
+	})
+	s.Conditions = append(s.Conditions, &corev1.PodCondition{Type: lingering.Unconfirmed, Status: "True"})
 }

@@ -43,7 +43,7 @@ type Pod struct {
 	Node string
 	// NodeKey is the key of the machine that the pod was bound to, empty when unknown (NODE-7).
 	NodeKey string
-	// Terminal is true in phases Succeeded and Failed.
+	// Terminal is true in phases Succeeded and Failed, once more than a user's word says so.
 	Terminal bool
 	// NodeLost is true when PodGC, not the agent, made the pod terminal because its node was gone (GC-1, GC-3).
 	NodeLost bool
