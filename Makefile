@@ -109,10 +109,10 @@ $(UPSTREAM)/built: tools/upstream/go.mod
 	touch $@
 
 .PHONY: conformance-upstream
-conformance-upstream: build kubectl $(UPSTREAM)/built ## Run Kubernetes' own conformance suite, and compare what fails with test/upstream/failing.txt (FOCUS=regexp PROCS=6 LOGS=directory); as root
+conformance-upstream: build kubectl $(UPSTREAM)/built ## Run Kubernetes' own conformance suite, and compare what fails with test/upstream/failing.txt (FOCUS=regexp SKIP=regexp PROCS=6 LOGS=directory); as root
 	tools/deps bind9-dnsutils busybox-static curl iproute2 netcat-openbsd
 	cd test && go run ./upstream -bin $(BIN) -procs $(or $(PROCS),6) -logs '$(LOGS)' \
-	  -source "$$(cd ../tools/upstream && go list -m -f '{{.Dir}}' k8s.io/kubernetes)" $(if $(FOCUS),-focus '$(FOCUS)')
+	  -source "$$(cd ../tools/upstream && go list -m -f '{{.Dir}}' k8s.io/kubernetes)" $(if $(FOCUS),-focus '$(FOCUS)') -skip '$(SKIP)'
 
 .PHONY: charts
 charts: build kubectl helm ## Install, upgrade, roll back and uninstall charts with Helm, and compare with Kubernetes

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	k8sapps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -145,7 +146,8 @@ func (p pair) random(rng *rand.Rand) protobufObject {
 	return o
 }
 
-// setTypeMeta gives o the TypeMeta of its kind, and its items none, nor the options in it, whose kind is known.
+// setTypeMeta gives o the TypeMeta of its kind, and its items none, nor the options in it, whose kind is known. The
+// claims of a StatefulSet have theirs, as a server of Kubernetes answers.
 func (p pair) setTypeMeta(o protobufObject) {
 	apiVersion, kind := p.ours().TypeMeta()
 	v := reflect.ValueOf(o).Elem()
@@ -153,6 +155,18 @@ func (p pair) setTypeMeta(o protobufObject) {
 	if items := v.FieldByName("Items"); items.IsValid() {
 		for i := range items.Len() {
 			items.Index(i).FieldByName("TypeMeta").SetZero()
+		}
+	}
+	sets := []k8sapps.StatefulSet{}
+	switch o := o.(type) {
+	case *k8sapps.StatefulSet:
+		sets = append(sets, *o)
+	case *k8sapps.StatefulSetList:
+		sets = o.Items
+	}
+	for _, set := range sets {
+		for i := range set.Spec.VolumeClaimTemplates {
+			set.Spec.VolumeClaimTemplates[i].TypeMeta = k8smeta.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
 		}
 	}
 	if options := v.FieldByName("DeleteOptions"); options.IsValid() && !options.IsNil() {

@@ -3,37 +3,11 @@ package codec
 import "monoplane.dev/codec/json"
 
 // AppendObject appends the JSON form of o, beginning with kind and apiVersion. It writes no newline.
-func AppendObject(b []byte, o Typed) []byte {
-	b = appendTypeMeta(b, o)
-	at := len(b)
-	return splice(o.AppendJSON(b), at)
-}
+func AppendObject(b []byte, o Typed) []byte { return json.AppendObject(b, o) }
 
 // AppendBody appends the JSON form of an object like o whose body, made by AppendJSON, is known. Only the
 // kind of o is looked at.
-func AppendBody(b []byte, o Typed, body []byte) []byte {
-	b = appendTypeMeta(b, o)
-	at := len(b)
-	return splice(append(b, body...), at)
-}
-
-// appendTypeMeta begins an object, up to before the comma or brace that follows.
-func appendTypeMeta(b []byte, o Typed) []byte {
-	apiVersion, kind := o.TypeMeta()
-	b = append(b, `{"kind":`...)
-	b = json.AppendString(b, kind)
-	b = append(b, `,"apiVersion":`...)
-	return json.AppendString(b, apiVersion)
-}
-
-// splice joins the body that begins at b[at] to the type in front of it.
-func splice(b []byte, at int) []byte {
-	if b[at+1] == '}' {
-		return append(b[:at], '}')
-	}
-	b[at] = ','
-	return b
-}
+func AppendBody(b []byte, o Typed, body []byte) []byte { return json.AppendBody(b, o, body) }
 
 // DecodeObject reads JSON into o, which should be empty. Strict reports unknown and duplicate fields, as
 // json.Decode does. The error says what is wrong with the text, with values, or with the kind.

@@ -107,6 +107,10 @@ func (w *reflective) value(f protoreflect.FieldDescriptor, v protoreflect.Value)
 func (w *reflective) single(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
+		if f.IsList() && isKind(f.Message()) && !isKind(f.ContainingMessage()) {
+			w.typed(v.Message())
+			return
+		}
 		w.message(v.Message())
 	case protoreflect.StringKind:
 		w.text(v.String())
@@ -115,6 +119,15 @@ func (w *reflective) single(f protoreflect.FieldDescriptor, v protoreflect.Value
 	default:
 		fmt.Fprint(w, v.Interface())
 	}
+}
+
+// typed writes an object with its kind.
+func (w *reflective) typed(m protoreflect.Message) {
+	apiVersion, kind := m.Interface().(json.Object).TypeMeta()
+	fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q`, kind, apiVersion)
+	comma := true
+	w.fields(m, &comma)
+	w.WriteByte('}')
 }
 
 func (w *reflective) text(s string) {

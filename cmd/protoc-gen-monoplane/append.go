@@ -142,6 +142,9 @@ func (c *codec) valueExpr(f *protogen.Field, v string) string {
 		case protoreflect.StringKind:
 			return c.runtime("AppendStrings") + "(b, " + v + ")"
 		case protoreflect.MessageKind:
+			if kindOf(f.Message) != nil && kindOf(f.Parent) == nil { // such as the claims of a StatefulSet
+				return c.runtime("AppendObjects") + "(b, " + v + ")"
+			}
 			return c.runtime("AppendMessages") + "(b, " + v + ")"
 		default:
 			return c.runtime("AppendInts") + "(b, " + v + ")"

@@ -13,7 +13,7 @@
 // Decoding separates what is fatal (bad syntax, wrong types: Decoder.Err) from what only strict clients mind
 // (unknown and duplicate fields: Decoder.Strict, worded as Kubernetes words them).
 //
-// It does not write or check apiVersion and kind (package codec does), and it does not validate values.
+// It does not check apiVersion and kind (package codec does), nor does it validate values.
 package json
 
 // Value is what the generator makes of every message: a value with the Kubernetes JSON form.

@@ -29,6 +29,7 @@ func main() {
 	flag.StringVar(&r.bin, "bin", "../bin", "directory with monoplane, kubectl, and in upstream the suite's programs")
 	flag.StringVar(&r.source, "source", "", "directory of the module k8s.io/kubernetes")
 	flag.StringVar(&r.focus, "focus", `\[Conformance\]`, "regular expression for the specs that are run")
+	flag.StringVar(&r.skip, "skip", "", "regular expression for the specs of those that are left out")
 	flag.StringVar(&r.list, "list", "upstream/failing.txt", "file with the specs that do not pass, and why")
 	flag.StringVar(&r.logs, "logs", "", "directory for report.json and the cluster's log (default: a new one)")
 	flag.IntVar(&r.procs, "procs", 6, "specs that run beside each other")
@@ -44,9 +45,9 @@ func main() {
 
 // run is a run of the suite.
 type run struct {
-	bin, source, focus, list, logs string
-	procs                          int
-	timeout                        time.Duration
+	bin, source, focus, skip, list, logs string
+	procs                                int
+	timeout                              time.Duration
 
 	dir     string // what is removed at the end
 	network string // the name of the network namespace that stands for the machine's
@@ -184,7 +185,8 @@ func (r *run) suite(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout+time.Minute)
 	defer cancel()
 	cmd := r.inside(ctx, filepath.Join(upstream, "ginkgo"), "run", "--procs", strconv.Itoa(r.procs), "--no-color",
-		"--focus", r.focus, "--timeout", r.timeout.String(), "--output-dir", r.logs, "--json-report", "report.json",
+		"--focus", r.focus, "--skip", r.skip, "--timeout", r.timeout.String(), "--output-dir", r.logs,
+		"--json-report", "report.json",
 		filepath.Join(upstream, "e2e.test"), "--", "--kubeconfig", filepath.Join(r.data(), "kubeconfig"),
 		"--kubectl-path", filepath.Join(r.bin, "kubectl"), "--disable-log-dump", "--dump-logs-on-failure=false")
 	cmd.Dir = r.dir

@@ -342,7 +342,7 @@ func (x *StatefulSetSpec) AppendJSON(b []byte) []byte {
 	b = append(x.Template.AppendJSON(b), ',')
 	if len(x.VolumeClaimTemplates) > 0 {
 		b = append(b, "\"volumeClaimTemplates\":"...)
-		b = append(json.AppendMessages(b, x.VolumeClaimTemplates), ',')
+		b = append(json.AppendObjects(b, x.VolumeClaimTemplates), ',')
 	}
 	b = append(b, "\"serviceName\":"...)
 	b = append(json.AppendString(b, x.ServiceName), ',')
