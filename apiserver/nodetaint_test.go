@@ -8,7 +8,8 @@ import (
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
-// A node has the taints that its state calls for when it appears, whoever makes it. spec: NODE-5
+// A node has the taints that its state calls for when it appears, and one that a client makes is not ready, whatever it
+// says. spec: NODE-5
 func TestNewNodesHaveTheirTaints(t *testing.T) {
 	c := start(t)
 	ready := func(status string) *corev1.NodeStatus {
@@ -31,13 +32,21 @@ func TestNewNodesHaveTheirTaints(t *testing.T) {
 	} {
 		n := newNode(name)
 		n.Spec, n.Status = x.spec, x.status
-		made := must(c.agent(name).Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: n}))(t)
-		var got []string
-		for _, taint := range made.GetSpec().GetTaints() {
-			got = append(got, taint.GetKey()+":"+taint.GetEffect())
+		check := func(by client, want []string) {
+			made := must(by.Nodes.Create(ctx(t), &corev1rpc.CreateNodeRequest{Object: n}))(t)
+			var got []string
+			for _, taint := range made.GetSpec().GetTaints() {
+				got = append(got, taint.GetKey()+":"+taint.GetEffect())
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("node %s has taints %v, want %v", n.Metadata.Name, got, want)
+			}
 		}
-		if !slices.Equal(got, x.want) {
-			t.Errorf("node %s has taints %v, want %v", name, got, x.want)
+		check(c.agent(name), x.want)
+		if notReady := "node.kubernetes.io/not-ready:NoSchedule"; !slices.Contains(x.want, notReady) {
+			x.want = append(x.want, notReady)
 		}
+		n.Metadata.Name = "of-a-client-" + name
+		check(c.admin(), x.want)
 	}
 }

@@ -197,7 +197,7 @@ func (c *chaos) mutatePod(name string) {
 
 func (c *chaos) createNode(name string) {
 	n := newNode(name, fmt.Sprintf("cpu=%d", 1+c.roll(8)), "memory=8Gi", fmt.Sprintf("pods=%d", 2+c.roll(8)))
-	_, err := c.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n})
+	_, err := c.server.Agent(name).Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n})
 	c.tolerate(err)
 }
 

@@ -130,7 +130,7 @@ func (w *world) addNode(n *corev1.Node) {
 
 func (w *world) createNode(n *corev1.Node) {
 	w.Helper()
-	w.must(w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n}))
+	w.must(w.server.Agent(n.Metadata.Name).Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: n}))
 }
 
 func (w *world) addPod(p *corev1.Pod) *corev1.Pod {

@@ -322,7 +322,8 @@ func TestReviewIsWhatHappens(t *testing.T) {
 		inWorld(t, scheduler.Config{}, func(w *world) {
 			w.server.Namespaces(w, "other")
 			for _, n := range c.Nodes() {
-				_, err := w.c.Nodes.Create(context.Background(), &corev1rpc.CreateNodeRequest{Object: object.Clone(n)})
+				_, err := w.server.Agent(n.Metadata.Name).Nodes.Create(context.Background(),
+					&corev1rpc.CreateNodeRequest{Object: object.Clone(n)})
 				if !apierrors.Is(err, apierrors.Invalid) { // what nobody can create is not there
 					w.must(nil, err)
 				}

@@ -188,7 +188,7 @@ func (w *world) node(name string, f func(*corev1.Node)) {
 	if apierrors.Is(err, apierrors.NotFound) {
 		n = &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}, Spec: &corev1.NodeSpec{}}
 		f(n)
-		_, err := w.c.Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n})
+		_, err := w.server.Agent(name).Nodes.Create(w.Context(), &corev1rpc.CreateNodeRequest{Object: n})
 		w.must(err)
 		return
 	}

@@ -42,6 +42,9 @@ func scheduleOnObjects(ctx context.Context, e *env, nodes int) (err error) {
 		_, err := c.SharedClient().Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: nodeObject(i)})
 		return err
 	})
+	if err == nil {
+		err = takePods(ctx, c)
+	}
 	if err != nil {
 		return err
 	}
@@ -61,6 +64,24 @@ func scheduleOnObjects(ctx context.Context, e *env, nodes int) (err error) {
 		}
 	}
 	return nil
+}
+
+// takePods waits until no node has the taint that those have which are made by clients.
+func takePods(ctx context.Context, c *cluster) error {
+	for {
+		list, err := c.SharedClient().Nodes.List(ctx, &metav1.ListRequest{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list.GetItems(), func(n *corev1.Node) bool { return len(n.GetSpec().GetTaints()) > 0 }) {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // createClasses creates the priority classes low and high.

@@ -37,10 +37,15 @@ type nodes struct {
 }
 
 // admit lets an agent register its own node, for its machine. A node that comes not ready, or cordoned, has the taints
-// for that from its first moment on, before the controller that keeps them has seen it (NODE-5).
+// for that from its first moment on, before the controller that keeps them has seen it (NODE-5). Whoever is no agent
+// cannot say that a node is ready: theirs has the taint until the controller has looked.
 func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
-	for _, key := range taints.OfState(o) {
+	keys := taints.OfState(o)
+	if id.Class != auth.Node {
+		keys = append(keys, taints.NotReady)
+	}
+	for _, key := range keys {
 		if taints.Find(o.Spec.Taints, key, taints.NoSchedule) == nil {
 			o.Spec.Taints = append(slices.Clip(o.Spec.Taints), &corev1.Taint{Key: key, Effect: taints.NoSchedule})
 		}

@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/store/etcd/embedded"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -80,6 +81,7 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 			register(administrator)
 			labelled := n1()
 			labelled.Metadata.Labels = map[string]string{"a": "b"}
+			labelled.Spec = &corev1.NodeSpec{Taints: []*corev1.Taint{{Key: taints.NotReady, Effect: taints.NoSchedule}}}
 			if _, err := nodes.Update(machine("others"), "", "n1", "", labelled, object.WriteOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -93,7 +93,7 @@ func (w *player) command(words []string, out *bytes.Buffer) {
 	case "node":
 		n := objects.Node(name)
 		w.describeNode(n, words[2:])
-		w.must(w.c.Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: n}))
+		w.must(w.server.Agent(name).Nodes.Create(ctx, &corev1rpc.CreateNodeRequest{Object: n}))
 	case "set-node":
 		n, err := w.c.Nodes.Get(ctx, &metav1.GetRequest{Name: name})
 		w.must(nil, err)
