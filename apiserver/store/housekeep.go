@@ -55,6 +55,7 @@ func (s *Store) housekeep(ctx context.Context) {
 			marks = marks[1:]
 		}
 		if now.at.Sub(marks[0].at) >= s.cfg.CompactionInterval {
+			s.aged.Store(marks[0].revision)
 			s.compact(ctx, marks[0].revision)
 		}
 		for _, k := range s.kinds {

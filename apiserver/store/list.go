@@ -63,6 +63,10 @@ func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (
 	if err := s.listRevision(ctx, kind, opts, &req); err != nil {
 		return object.Items{}, err
 	}
+	// That a revision is kept must not depend on how often this kind changes: a cache may have it for days.
+	if req.Exact > 0 && req.Exact < s.aged.Load() {
+		return object.Items{}, tooOld(kind, req.After)
+	}
 	page, ok, err := k.cache.List(req)
 	if err == nil && !ok {
 		page, err = s.listAt(ctx, k, req)
@@ -145,18 +149,7 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions
 	})
 	switch {
 	case errors.Is(err, etcd.ErrCompacted):
-		// In the words of Kubernetes, which clients show.
-		if opts.After != "" {
-			expired := apierrors.New(apierrors.Expired, "The provided continue parameter is too old to display a consistent "+
-				"list result. You can start a new list without the continue parameter, or use the continue token in this "+
-				"response to retrieve the remainder of the results. Continuing with the provided token results in an "+
-				"inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "+
-				"returned and now may show up in the list.")
-			rest := token{Resource: k.res.Kind.Resource(), Revision: latest, After: opts.After}
-			expired.Status().Metadata = &metav1.ListMeta{Continue: rest.String()}
-			return watchcache.Page{}, expired
-		}
-		return watchcache.Page{}, apierrors.New(apierrors.Expired, "The resourceVersion for the provided list is too old.")
+		return watchcache.Page{}, tooOld(k.res.Kind, opts.After)
 	case err != nil:
 		return watchcache.Page{}, s.readError(err)
 	}
@@ -164,6 +157,22 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions
 	old.Replace(items, opts.Exact, nil)
 	page, _, err := old.List(opts)
 	return page, err
+}
+
+// tooOld says, in the words of Kubernetes, which clients show, that a revision is no longer kept: of the page that comes
+// after a key, with a token for the rest as it is now, or of a list, where after is empty.
+func tooOld(kind *object.Kind, after string) error {
+	if after == "" {
+		return apierrors.New(apierrors.Expired, "The resourceVersion for the provided list is too old.")
+	}
+	expired := apierrors.New(apierrors.Expired, "The provided continue parameter is too old to display a consistent "+
+		"list result. You can start a new list without the continue parameter, or use the continue token in this "+
+		"response to retrieve the remainder of the results. Continuing with the provided token results in an "+
+		"inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "+
+		"returned and now may show up in the list.")
+	rest := token{Resource: kind.Resource(), Revision: latest, After: after}
+	expired.Status().Metadata = &metav1.ListMeta{Continue: rest.String()}
+	return expired
 }
 
 func (s *Store) kind(k *object.Kind) (*kind, error) {

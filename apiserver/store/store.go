@@ -73,7 +73,9 @@ type Store struct {
 	rotating sync.Mutex
 	// compacted is the newest revision that has been compacted.
 	compacted atomic.Int64
-	relief    relief
+	// aged is the revision that was the newest CompactionInterval ago.
+	aged   atomic.Int64
+	relief relief
 	// reads and writes know whether etcd answers.
 	reads, writes probe
 

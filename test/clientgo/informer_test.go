@@ -282,3 +282,50 @@ func TestCompacted(t *testing.T) {
 		}
 	})
 }
+
+// How long the pages of a list show one revision does not depend on how much of the kind changes.
+//
+// spec: OBJ-6
+func TestPagesOfWhatDoesNotChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		api := s.client(false).CoreV1().ConfigMaps("quiet")
+		if _, err := s.client(false).CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quiet"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // until the namespace has what each has
+		first, err := api.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(first.Items) != 1 {
+			t.Fatalf("what a namespace has: %v, %v", first, err)
+		}
+		if _, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "z"}},
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if first, err = api.List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		rest := metav1.ListOptions{Limit: 1, Continue: first.Continue}
+		exact := metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: "Exact"}
+		time.Sleep(4 * time.Minute)
+		for _, opts := range []metav1.ListOptions{rest, exact} {
+			if list, err := api.List(t.Context(), opts); err != nil || list.ResourceVersion != first.ResourceVersion {
+				t.Errorf("%+v after four minutes: %v, %v", opts, list, err)
+			}
+		}
+		time.Sleep(4 * time.Minute)
+		if list, err := api.List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
+			t.Errorf("an exact list after eight minutes: %v, %v", list, err)
+		}
+		var refused apierrors.APIStatus
+		if list, err := api.List(t.Context(), rest); !apierrors.IsResourceExpired(err) || !errors.As(err, &refused) {
+			t.Fatalf("the rest of a list after eight minutes: %v, %v", list, err)
+		}
+		rest.Continue = refused.Status().Continue
+		list, err := api.List(t.Context(), rest)
+		if err != nil || len(list.Items) != 1 || list.Items[0].Name != "z" || list.ResourceVersion == first.ResourceVersion {
+			t.Errorf("the rest of a list as it is now: %v, %v", list, err)
+		}
+	})
+}

@@ -150,6 +150,9 @@ func tools() (layer, error) {
 	for name := range strings.FieldsSeq(string(applets)) {
 		l["/bin/"+name] = &file{mode: 0o777, link: "/bin/busybox"}
 	}
+	// The shell of busybox would run its own commands instead of the programs, and passes on no variable whose name is
+	// none of its own.
+	l["/bin/sh"] = &file{mode: 0o777, link: "bash"}
 	for at, from := range programs {
 		delete(l, "/bin/"+filepath.Base(at))
 		l[at] = &file{mode: 0o755, from: from}
