@@ -172,6 +172,7 @@ func layers(built, source string) (map[string]layer, error) {
 	}
 	page := func(name string) layer {
 		return layer{
+			"/etc/os-release":   {mode: 0o644, text: "NAME=\"Alpine Linux\"\nID=alpine\n"}, // what these are made of
 			"/data.json":        {mode: 0o644, from: filepath.Join(source, name, "html/data.json")},
 			"/" + name + ".jpg": {mode: 0o644, from: filepath.Join(source, name, "html", name+".jpg")},
 		}

@@ -70,15 +70,17 @@ func (r *run) do(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
-	if err := r.loadImages(ctx); err != nil {
-		return err
-	}
 	remove, err := r.makeNetwork(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	end, err := r.up()
+	registries, endRegistry, err := r.serveImages(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endRegistry()) }()
+	end, err := r.up(registries)
 	if err != nil {
 		return err
 	}
@@ -92,18 +94,6 @@ func (r *run) do(ctx context.Context) (err error) {
 	}
 	return compare(results, listed)
 }
-
-// loadImages makes the stand-in images and loads them.
-func (r *run) loadImages(ctx context.Context) error {
-	archive := filepath.Join(r.dir, "images.tar")
-	source := filepath.Join(r.source, "test/images")
-	if err := writeImages(archive, r.dir, filepath.Join(r.bin, "upstream"), source); err != nil {
-		return err
-	}
-	return command(ctx, filepath.Join(r.bin, "monoplane"), "image", "load", archive, "--image-dir", r.images())
-}
-
-func (r *run) images() string { return filepath.Join(r.dir, "images") }
 
 // command runs a command, whose output is in the error if it fails.
 func command(ctx context.Context, args ...string) error {
@@ -143,14 +133,15 @@ func (r *run) inside(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// up starts the cluster. end ends it and its pods.
-func (r *run) up() (end func() error, err error) {
+// up starts the cluster, which pulls its images as the file of registries says. end ends it and its pods.
+func (r *run) up(registries string) (end func() error, err error) {
 	log, err := os.Create(filepath.Join(r.logs, "cluster.log"))
 	if err != nil {
 		return nil, err
 	}
 	cmd := r.inside(context.Background(), filepath.Join(r.bin, "monoplane"), "up", "--data-dir", r.data(),
-		"--image-dir", r.images(), "--runtime", "oci", "--node-name", "node", "--unsafe-no-fsync")
+		"--image-dir", filepath.Join(r.dir, "images"), "--registry-config", registries, "--runtime", "oci",
+		"--node-name", "node", "--unsafe-no-fsync")
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err == nil {
