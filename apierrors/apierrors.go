@@ -292,6 +292,14 @@ func Is(err error, r Reason) bool {
 	return err != nil && From(err).Reason() == r
 }
 
+// NamespaceGoes says whether something could not be made because its namespace is being deleted, or gone: nothing is
+// to be made there any more.
+func NamespaceGoes(err error) bool {
+	return slices.ContainsFunc(From(err).Status().GetDetails().GetCauses(), func(c *metav1.StatusCause) bool {
+		return c.GetReason() == "NamespaceTerminating"
+	})
+}
+
 // OtherObject reports whether err, from either wire, is the refusal of a patch that names another uid than that of the
 // object: the one that was meant has gone, and another has its name. As in Kubernetes the reason is Invalid.
 func OtherObject(err error) bool {

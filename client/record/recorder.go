@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -288,12 +287,7 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 // goesWithNamespace says that an event could not be written because its namespace is being deleted, or gone: a matter
 // of course for what happens to the namespace's last objects.
 func goesWithNamespace(err error) bool {
-	if apierrors.Is(err, apierrors.NotFound) {
-		return true
-	}
-	return slices.ContainsFunc(apierrors.From(err).Status().GetDetails().GetCauses(), func(c *metav1.StatusCause) bool {
-		return c.GetReason() == "NamespaceTerminating"
-	})
+	return apierrors.Is(err, apierrors.NotFound) || apierrors.NamespaceGoes(err)
 }
 
 func (r *Recorder) update(ctx context.Context, s *series) {

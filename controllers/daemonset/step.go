@@ -11,6 +11,7 @@ import (
 	appsv1 "monoplane.dev/api/apps/v1"
 	appsv1rpc "monoplane.dev/api/apps/v1/rpc"
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/daemonset/plan"
 	"monoplane.dev/controllers/internal/podcontrol"
@@ -104,7 +105,7 @@ func (c *Controller) create(
 		return podcontrol.FromTemplate(d, plan.Template(d, nodes[i], hash))
 	})
 	switch {
-	case err == nil, podcontrol.NamespaceGoes(err):
+	case err == nil, apierrors.NamespaceGoes(err):
 		m.refused = nil
 		return 0, nil
 	case ctx.Err() != nil:

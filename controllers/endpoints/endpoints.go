@@ -24,7 +24,6 @@ import (
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/endpoints/subsets"
 	"monoplane.dev/controllers/internal/loop"
-	"monoplane.dev/controllers/internal/podcontrol"
 	"monoplane.dev/controllers/internal/trigger"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/endpoint"
@@ -214,7 +213,7 @@ func (c *Controller) write(ctx context.Context, e *corev1.Endpoints, exists bool
 	switch {
 	case err == nil:
 		return c.endpoints.WaitFor(ctx, out.GetMetadata().GetResourceVersion())
-	case podcontrol.NamespaceGoes(err):
+	case apierrors.NamespaceGoes(err):
 		return nil // and with it the service
 	case ctx.Err() == nil && !apierrors.Is(err, apierrors.Conflict) && !apierrors.Is(err, apierrors.AlreadyExists):
 		reason, note := "FailedToUpdateEndpoint", fmt.Sprintf("Failed to update endpoint %s: %v", cache.KeyOf(e), err)

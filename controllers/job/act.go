@@ -139,7 +139,7 @@ func (c *Controller) create(
 	made, err := c.control.CreateAll(ctx, job, len(list), pod)
 	c.metrics.created(job, s, made, err)
 	switch {
-	case err == nil, podcontrol.NamespaceGoes(err):
+	case err == nil, apierrors.NamespaceGoes(err):
 		m.refused = nil
 		return made, 0, nil
 	case ctx.Err() != nil:

@@ -85,7 +85,7 @@ func (c *Controller[T]) create(
 	template := c.template(o)
 	_, err := c.control.CreateAll(ctx, o, n, func(int) *corev1.Pod { return podcontrol.FromTemplate(o, template) })
 	switch {
-	case err == nil, podcontrol.NamespaceGoes(err):
+	case err == nil, apierrors.NamespaceGoes(err):
 		m.refused = nil
 		return 0, nil
 	case ctx.Err() != nil:

@@ -15,7 +15,6 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/internal/owned"
-	"monoplane.dev/controllers/internal/podcontrol"
 	"monoplane.dev/controllers/statefulset/members"
 )
 
@@ -142,7 +141,7 @@ func (c *Controller) makeClaim(
 	switch {
 	case apierrors.Is(err, apierrors.AlreadyExists):
 		return nil
-	case err != nil && (ctx.Err() != nil || podcontrol.NamespaceGoes(err)):
+	case err != nil && (ctx.Err() != nil || apierrors.NamespaceGoes(err)):
 		return err
 	case err != nil:
 		c.events.Event(o, record.Warning, "FailedCreate", "Creating",
@@ -235,7 +234,7 @@ func (c *Controller) say(ctx context.Context, o *appsv1.StatefulSet, s members.S
 	switch {
 	case err == nil:
 		c.events.Event(o, record.Normal, "Successful"+verb, action, what+" successful")
-	case ctx.Err() != nil, podcontrol.NamespaceGoes(err):
+	case ctx.Err() != nil, apierrors.NamespaceGoes(err):
 	case s.Verb != members.Create && apierrors.Is(err, apierrors.Conflict):
 	default:
 		c.events.Event(o, record.Warning, "Failed"+verb, action, what+" failed error: "+apierrors.Text(err))

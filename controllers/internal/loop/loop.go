@@ -154,9 +154,9 @@ func (l *Loop[K]) work(ctx context.Context, key K) {
 const goneTries = 3
 
 // passing reports whether the error may come of an object that has just gone, such as the owner of what is reconciled,
-// and of which the cache does not know that yet.
+// and of which the cache does not know that yet, or comes of a namespace that goes with all that is in it.
 func (l *Loop[K]) passing(key K, err error) bool {
-	return apierrors.Is(err, apierrors.NotFound) && l.queue.NumRequeues(key) < goneTries
+	return apierrors.Is(err, apierrors.NotFound) && l.queue.NumRequeues(key) < goneTries || apierrors.NamespaceGoes(err)
 }
 
 // lost says that a race was lost to another writer, which is the normal course of things.

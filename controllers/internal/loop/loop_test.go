@@ -62,7 +62,7 @@ func TestLoop(t *testing.T) {
 }
 
 // Races that were lost are tried again without a word; all other failures are told. What is not found may be an owner
-// that has just gone, and is told when it stays so.
+// that has just gone, and is told when it stays so. What nobody may make because its namespace goes is no failure.
 func TestQuietRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind := &object.Kind{Kind: "Pod", Plural: "pods"}
@@ -72,9 +72,11 @@ func TestQuietRaces(t *testing.T) {
 			}))
 		}
 		gone := fmt.Errorf("patch: %w", apierrors.New(apierrors.NotFound, "gone"))
+		going := apierrors.NewForbidden(kind, "p", "the namespace goes").WithCause(
+			apierrors.Cause{Type: "NamespaceTerminating", Field: "metadata.namespace"})
 		outcomes := []error{
 			apierrors.New(apierrors.Conflict, "lost"), invalid("metadata.uid"), invalid("spec.nodeName"), nil,
-			gone, gone, nil, gone, gone, gone, gone, nil,
+			gone, gone, nil, gone, gone, gone, gone, nil, going, going, going, going, nil,
 		}
 		var log bytes.Buffer
 		runs := 0
@@ -88,7 +90,7 @@ func TestQuietRaces(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
-		for range 3 {
+		for range 4 {
 			l.Add("a")
 			time.Sleep(time.Hour)
 		}

@@ -78,7 +78,7 @@ func prefix(name string) string {
 func (c *Control) Create(ctx context.Context, owner object.Object, p *corev1.Pod) (*corev1.Pod, error) {
 	made, err := c.pods.Create(ctx, &corev1rpc.CreatePodRequest{Namespace: p.GetMetadata().GetNamespace(), Object: p})
 	if err != nil {
-		if ctx.Err() == nil && !NamespaceGoes(err) {
+		if ctx.Err() == nil && !apierrors.NamespaceGoes(err) {
 			c.events.Event(owner, record.Warning, "FailedCreate", "Creating", "Error creating: "+apierrors.Text(err))
 		}
 		return nil, err
@@ -160,12 +160,4 @@ func (c *Control) DeleteAll(ctx context.Context, owner object.Object, pods []*co
 	}
 	_ = g.Wait() // the first error is in first
 	return first
-}
-
-// NamespaceGoes says whether something could not be made because its namespace is being deleted, or gone: nothing is
-// to be made there any more.
-func NamespaceGoes(err error) bool {
-	return slices.ContainsFunc(apierrors.From(err).Status().GetDetails().GetCauses(), func(c *metav1.StatusCause) bool {
-		return c.GetReason() == "NamespaceTerminating"
-	})
 }

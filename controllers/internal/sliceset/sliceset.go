@@ -11,7 +11,6 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
-	"monoplane.dev/controllers/internal/podcontrol"
 )
 
 // Writer writes slices.
@@ -35,7 +34,7 @@ func (w Writer) Write(
 		out, err := api.Create(ctx, &discoveryv1rpc.CreateEndpointSliceRequest{
 			Namespace: namespace, Object: s, FieldManager: w.Manager,
 		})
-		if err != nil && podcontrol.NamespaceGoes(err) {
+		if err != nil && apierrors.NamespaceGoes(err) {
 			return nil
 		}
 		if err != nil {
