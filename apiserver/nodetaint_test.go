@@ -8,8 +8,8 @@ import (
 	corev1rpc "monoplane.dev/api/core/v1/rpc"
 )
 
-// A node has the taints that its state calls for when it appears, and one that a client makes is not ready, whatever it
-// says. spec: NODE-5
+// A node has the taints that its state calls for when it appears, and one that a client makes is not ready, whatever
+// it says. spec: NODE-5
 func TestNewNodesHaveTheirTaints(t *testing.T) {
 	c := start(t)
 	ready := func(status string) *corev1.NodeStatus {

@@ -159,8 +159,8 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions
 	return page, err
 }
 
-// tooOld says, in the words of Kubernetes, which clients show, that a revision is no longer kept: of the page that comes
-// after a key, with a token for the rest as it is now, or of a list, where after is empty.
+// tooOld says, in the words of Kubernetes, which clients show, that a revision is no longer kept: that of the page
+// after a key, with a token for the rest as it is now, or that of a list, where after is empty.
 func tooOld(kind *object.Kind, after string) error {
 	if after == "" {
 		return apierrors.New(apierrors.Expired, "The resourceVersion for the provided list is too old.")

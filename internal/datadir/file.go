@@ -123,8 +123,8 @@ func (d *Dir) Replace(name string, how Durability, write func(*os.File) error) (
 	return os.Rename(f.Name(), filepath.Join(d.path, name))
 }
 
-// Sweep removes what Replace has left in the directory of path, which need not exist, when its process was killed. Call
-// it while nobody replaces files there.
+// Sweep removes what Replace has left in the directory of path, which need not exist, when its process was killed.
+// Call it while nobody replaces files there.
 func Sweep(path string) error {
 	d, err := Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
