@@ -106,3 +106,52 @@ func TestNetworkPolicies(t *testing.T) {
 	wants(t, err, apierrors.Invalid, "spec.egress[0].to[0].ipBlock.except[0]: Invalid value: \"11.0.0.0/16\": "+
 		"must be a strict subset of `cidr`")
 }
+
+// spec: OBJ-3
+func TestServiceCIDRs(t *testing.T) {
+	ranges := networkingv1rpc.NewServiceCIDRsClient(start(t).admin().conn)
+	made := must(ranges.Create(ctx(t), &networkingv1rpc.CreateServiceCIDRRequest{Object: &networkingv1.ServiceCIDR{
+		Metadata: &metav1.ObjectMeta{Name: "more"}, Spec: &networkingv1.ServiceCIDRSpec{Cidrs: []string{"192.0.2.0/24"}},
+		Status: &networkingv1.ServiceCIDRStatus{Conditions: []*metav1.Condition{{Type: "Ready"}}},
+	}}))(t)
+	if len(made.Status.Conditions) > 0 || made.Metadata.Generation != 0 {
+		t.Errorf("created: %v", made)
+	}
+	ready := clone(made)
+	ready.Spec.Cidrs, ready.Metadata.Labels = nil, map[string]string{"a": "b"}
+	ready.Status.Conditions = []*metav1.Condition{{Type: "Ready", Status: "True"}}
+	made = must(ranges.UpdateStatus(ctx(t), &networkingv1rpc.UpdateServiceCIDRRequest{Object: ready}))(t)
+	if len(made.Status.Conditions) != 1 || len(made.Spec.Cidrs) != 1 || len(made.Metadata.Labels) > 0 {
+		t.Errorf("the status: %v", made)
+	}
+	both := clone(made)
+	both.Spec.Cidrs, both.Status = append(both.Spec.Cidrs, "2001:db8::/64"), nil
+	both = must(ranges.Update(ctx(t), &networkingv1rpc.UpdateServiceCIDRRequest{Object: both}))(t)
+	if len(both.Spec.Cidrs) != 2 || len(both.Status.Conditions) != 1 {
+		t.Errorf("of two families: %v", both)
+	}
+	one := clone(both)
+	one.Spec.Cidrs = one.Spec.Cidrs[:1]
+	_, err := ranges.Update(ctx(t), &networkingv1rpc.UpdateServiceCIDRRequest{Object: one})
+	wants(t, err, apierrors.Invalid, "spec.cidrs: Invalid value: [\"192.0.2.0/24\"]: field is immutable")
+}
+
+// spec: OBJ-3
+func TestIPAddresses(t *testing.T) {
+	addresses := networkingv1rpc.NewIPAddressesClient(start(t).admin().conn)
+	address := func(name string) *networkingv1rpc.CreateIPAddressRequest {
+		return &networkingv1rpc.CreateIPAddressRequest{Object: &networkingv1.IPAddress{
+			Metadata: &metav1.ObjectMeta{Name: name},
+			Spec: &networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{
+				Resource: "services", Namespace: "default", Name: "web",
+			}},
+		}}
+	}
+	made := must(addresses.Create(ctx(t), address("2001:db8::1")))(t)
+	other := clone(made)
+	other.Spec.ParentRef.Name = "db"
+	_, err := addresses.Update(ctx(t), &networkingv1rpc.UpdateIPAddressRequest{Object: other})
+	wants(t, err, apierrors.Invalid, "\"name\":\"db\"}: field is immutable")
+	_, err = addresses.Create(ctx(t), address("2001:DB8::1"))
+	wants(t, err, apierrors.Invalid, "must be in canonical form (\"2001:db8::1\")")
+}

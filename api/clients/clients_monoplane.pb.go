@@ -104,12 +104,16 @@ type Clients struct {
 	NodeMetrics rpc12.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics rpc12.PodsClient
+	// IPAddresses reads and writes objects of kind IPAddress of networking.k8s.io/v1.
+	IPAddresses rpc13.IPAddressesClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
 	Ingresses rpc13.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
 	IngressClasses rpc13.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
 	NetworkPolicies rpc13.NetworkPoliciesClient
+	// ServiceCIDRs reads and writes objects of kind ServiceCIDR of networking.k8s.io/v1.
+	ServiceCIDRs rpc13.ServiceCIDRsClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
 	RuntimeClasses rpc14.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
@@ -171,9 +175,11 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PriorityLevelConfigurations: rpc11.NewPriorityLevelConfigurationsClient(conn),
 		NodeMetrics:                 rpc12.NewNodesClient(conn),
 		PodMetrics:                  rpc12.NewPodsClient(conn),
+		IPAddresses:                 rpc13.NewIPAddressesClient(conn),
 		Ingresses:                   rpc13.NewIngressesClient(conn),
 		IngressClasses:              rpc13.NewIngressClassesClient(conn),
 		NetworkPolicies:             rpc13.NewNetworkPoliciesClient(conn),
+		ServiceCIDRs:                rpc13.NewServiceCIDRsClient(conn),
 		RuntimeClasses:              rpc14.NewRuntimeClassesClient(conn),
 		PodDisruptionBudgets:        rpc15.NewPodDisruptionBudgetsClient(conn),
 		ClusterRoles:                rpc16.NewClusterRolesClient(conn),

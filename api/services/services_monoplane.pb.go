@@ -310,6 +310,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return rpc12.PodsBackend{Backend: b} },
 		},
 		{
+			Kind:       v111.IPAddressKind,
+			Desc:       &rpc13.IPAddresses_ServiceDesc,
+			Descriptor: rpc13.File_monoplane_networking_v1_ipaddress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*rpc13.IPAddressEvents],
+			Adapt:      func(b object.Backend) any { return rpc13.IPAddressesBackend{Backend: b} },
+		},
+		{
 			Kind:       v111.IngressKind,
 			Desc:       &rpc13.Ingresses_ServiceDesc,
 			Descriptor: rpc13.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
@@ -329,6 +336,13 @@ func All() []*service.Service {
 			Descriptor: rpc13.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
 			Events:     service.EventsOf[*rpc13.NetworkPolicyEvents],
 			Adapt:      func(b object.Backend) any { return rpc13.NetworkPoliciesBackend{Backend: b} },
+		},
+		{
+			Kind:       v111.ServiceCIDRKind,
+			Desc:       &rpc13.ServiceCIDRs_ServiceDesc,
+			Descriptor: rpc13.File_monoplane_networking_v1_servicecidr_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*rpc13.ServiceCIDREvents],
+			Adapt:      func(b object.Backend) any { return rpc13.ServiceCIDRsBackend{Backend: b} },
 		},
 		{
 			Kind:       v112.RuntimeClassKind,

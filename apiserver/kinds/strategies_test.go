@@ -59,7 +59,9 @@ var inKubernetes = map[string]served{
 
 	"ingressclasses.networking.k8s.io":  {counted: true},
 	"ingresses.networking.k8s.io":       {counted: true},
+	"ipaddresses.networking.k8s.io":     {},
 	"networkpolicies.networking.k8s.io": {counted: true},
+	"servicecidrs.networking.k8s.io":    {},
 
 	"runtimeclasses.node.k8s.io": {made: true, stated: true},
 

@@ -70,6 +70,15 @@ type suite struct {
 	status bool
 }
 
+// named returns the name of one of a few objects of the kind.
+func (s *suite) named(i int) string {
+	if s.gvr.Resource == "ipaddresses" {
+		return fmt.Sprint("192.0.2.", 1+i)
+	}
+	return strings.NewReplacer("/", "-", ".", "-").Replace(
+		fmt.Sprint("typed-", s.gvr.GroupVersion(), "-", s.gvr.Resource, "-", i))
+}
+
 const template = `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 
 const selected = `"selector":{"matchLabels":{"a":"b"}},"template":` + template
@@ -187,8 +196,15 @@ var kinds = []kind{
 		verbs(s, s.c.NetworkingV1().Ingresses("default"), `{"spec":{"defaultBackend":{"service":{"name":"s","port":`+
 			`{"number":80}}}}}`, `{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}`)
 	}},
+	{"networking.k8s.io/v1/ipaddresses", func(s *suite) {
+		verbs(s, s.c.NetworkingV1().IPAddresses(), `{"spec":{"parentRef":{"resource":"tests","name":"t"}}}`, "")
+	}},
 	{"networking.k8s.io/v1/networkpolicies", func(s *suite) {
 		verbs(s, s.c.NetworkingV1().NetworkPolicies("default"), `{"spec":{"podSelector":{}}}`, "")
+	}},
+	{"networking.k8s.io/v1/servicecidrs", func(s *suite) {
+		verbs(s, s.c.NetworkingV1().ServiceCIDRs(), `{"spec":{"cidrs":["192.0.2.0/24"]}}`,
+			`{"conditions":[{"type":"Seen","status":"True"}]}`)
 	}},
 	{"node.k8s.io/v1/runtimeclasses", func(s *suite) {
 		verbs(s, s.c.NodeV1().RuntimeClasses(), `{"handler":"h"}`, "")
@@ -294,8 +310,7 @@ func verbs[T object, L runtime.Object, A any](s *suite, api client[T, L, A], bod
 	t := s.t
 	t.Helper()
 	ctx := t.Context()
-	name := "typed-" + strings.ReplaceAll(s.gvr.GroupVersion().String()+"-"+s.gvr.Resource, "/", "-")
-	name = strings.ReplaceAll(name, ".", "-")
+	name := s.named(0)
 	fail := func(what string, args ...any) {
 		t.Helper()
 		t.Errorf("%s: %s", s.gvr.Resource, fmt.Sprintf(what, args...))
@@ -395,7 +410,7 @@ func verbs[T object, L runtime.Object, A any](s *suite, api client[T, L, A], bod
 	}
 	watched(s, w, name)
 	for i := range 2 {
-		if _, err := api.Create(ctx, fresh(fmt.Sprint(name, "-", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := api.Create(ctx, fresh(s.named(1+i)), metav1.CreateOptions{}); err != nil {
 			fail("create once more: %v", err)
 		}
 	}

@@ -15,7 +15,9 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
+	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
 	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
+	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 )
 
 // ofGroup is the context of a request to a group. Kubernetes logs where its written and its declared rules disagree.
@@ -66,6 +68,31 @@ func theirNetworkPolicy(t testing.TB, k, old *networkingv1.NetworkPolicy) filled
 		verdict: verdict{
 			Created: theirFaults(networkpolicy.Strategy.Validate(ctx, now)),
 			Updated: theirFaults(networkpolicy.Strategy.ValidateUpdate(ctx, now, was)),
+		},
+		Filled: filled(t, k),
+	}
+}
+
+func theirServiceCIDR(t testing.TB, k, old *networkingv1.ServiceCIDR) filledVerdict {
+	ctx := ofGroup("networking.k8s.io")
+	now, was := internal(t, k, &networking.ServiceCIDR{}), internal(t, old, &networking.ServiceCIDR{})
+	return filledVerdict{
+		verdict: verdict{
+			Created: theirFaults(servicecidr.Strategy.Validate(ctx, now)),
+			Updated: theirFaults(servicecidr.Strategy.ValidateUpdate(ctx, now, was)),
+			Status:  theirFaults(servicecidr.StatusStrategy.ValidateUpdate(ctx, now, was)),
+		},
+		Filled: filled(t, k),
+	}
+}
+
+func theirIPAddress(t testing.TB, k, old *networkingv1.IPAddress) filledVerdict {
+	ctx := ofGroup("networking.k8s.io")
+	now, was := internal(t, k, &networking.IPAddress{}), internal(t, old, &networking.IPAddress{})
+	return filledVerdict{
+		verdict: verdict{
+			Created: theirFaults(ipaddress.Strategy.Validate(ctx, now)),
+			Updated: theirFaults(ipaddress.Strategy.ValidateUpdate(ctx, now, was)),
 		},
 		Filled: filled(t, k),
 	}

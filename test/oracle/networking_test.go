@@ -188,6 +188,33 @@ func randomNetworkPolicy(r *rand.Rand) *networkingv1.NetworkPolicy {
 	return k
 }
 
+func randomServiceCIDR(r *rand.Rand) *networkingv1.ServiceCIDR {
+	k := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{
+		Name: mostly(r, []string{"more", "", "More", "10.0.0.0"}), ResourceVersion: "1",
+	}}
+	for range mostly(r, []int{1, 0, 2, 2, 2, 3}) {
+		k.Spec.CIDRs = append(k.Spec.CIDRs, pick(r, networkRanges))
+	}
+	if r.IntN(3) == 0 {
+		k.Status.Conditions = []metav1.Condition{{Type: pick(r, []string{"Ready", ""}), Status: "True"}}
+	}
+	return k
+}
+
+func randomIPAddress(r *rand.Rand) *networkingv1.IPAddress {
+	k := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
+		Name:            mostly(r, []string{"10.0.0.1", "fd00::1", "", "a", "010.0.0.1", "FD00::1", "::ffff:10.0.0.1"}),
+		ResourceVersion: "1",
+	}}
+	if r.IntN(8) > 0 {
+		k.Spec.ParentRef = &networkingv1.ParentReference{
+			Group: mostly(r, []string{"", "example.com", "A B"}), Resource: mostly(r, []string{"services", "", "..", "a/b"}),
+			Namespace: mostly(r, []string{"default", "", "%"}), Name: mostly(r, []string{"web", "db", "", ".", "A_b"}),
+		}
+	}
+	return k
+}
+
 // warnedKind is a kind of which nothing but its objects is served, as both sides judge it.
 type warnedKind[K interface {
 	upstream
@@ -272,5 +299,24 @@ func TestNetworkPoliciesAreJudgedAlike(t *testing.T) {
 		topic: "networkpolicies", random: randomNetworkPolicy,
 		ours: func() *on.NetworkPolicy { return &on.NetworkPolicy{} }, fill: ournetworking.DefaultNetworkPolicy,
 		mine: ournetworking.ValidateNetworkPolicy, change: ournetworking.ValidateNetworkPolicyUpdate,
+	}.judge(t)
+}
+
+// spec: OBJ-3
+func TestServiceCIDRsAreJudgedAlike(t *testing.T) {
+	warnedKind[*networkingv1.ServiceCIDR, *on.ServiceCIDR]{
+		topic: "servicecidrs", random: randomServiceCIDR,
+		ours: func() *on.ServiceCIDR { return &on.ServiceCIDR{} }, fill: ournetworking.DefaultServiceCIDR,
+		mine: ournetworking.ValidateServiceCIDR, change: ournetworking.ValidateServiceCIDRUpdate,
+		status: ournetworking.ValidateServiceCIDRStatusUpdate,
+	}.judge(t)
+}
+
+// spec: OBJ-3
+func TestIPAddressesAreJudgedAlike(t *testing.T) {
+	warnedKind[*networkingv1.IPAddress, *on.IPAddress]{
+		topic: "ipaddresses", random: randomIPAddress,
+		ours: func() *on.IPAddress { return &on.IPAddress{} }, fill: ournetworking.DefaultIPAddress,
+		mine: ournetworking.ValidateIPAddress, change: ournetworking.ValidateIPAddressUpdate,
 	}.judge(t)
 }

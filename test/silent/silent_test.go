@@ -25,6 +25,7 @@ var notes = map[string]bool{
 	"Service":   true,
 	"Endpoints": true, "EndpointSlice": true,
 	"Ingress": true, "IngressClass": true, "NetworkPolicy": true, // answered with a warning
+	"ServiceCIDR": true, "IPAddress": true, // answered with a warning
 	"FlowSchema": true, "PriorityLevelConfiguration": true, // answered with a warning
 }
 

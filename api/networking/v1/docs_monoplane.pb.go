@@ -11,6 +11,14 @@ const Docs = "" +
 	"HTTPIngressPath.pathType\t\"Exact\", \"Prefix\" (by elements between slashes) or \"ImplementationSpecific\".\n" +
 	"HTTPIngressRuleValue\tHTTPIngressRuleValue is where requests for paths go. The longest path that matches counts.\n" +
 	"HTTPIngressRuleValue.paths\tThe paths.\n" +
+	"IPAddress\tIPAddress says who has an address. Its name is the address, as programs write it: \"192.168.1.5\", \"2001:db8::1\".\n" +
+	"IPAddress.metadata\tIdentity; the name is the address.\n" +
+	"IPAddress.spec\tWho has it.\n" +
+	"IPAddressList\tIPAddressList is a list of addresses.\n" +
+	"IPAddressList.items\tThe addresses.\n" +
+	"IPAddressList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"IPAddressSpec\tIPAddressSpec is who has an address.\n" +
+	"IPAddressSpec.parentRef\tThe object that has it. Fixed.\n" +
 	"IPBlock\tIPBlock is a range of addresses.\n" +
 	"IPBlock.cidr\tThe range, as address/length.\n" +
 	"IPBlock.except\tRanges within it that are not meant.\n" +
@@ -92,6 +100,22 @@ const Docs = "" +
 	"NetworkPolicySpec.ingress\tWhat may reach them.\n" +
 	"NetworkPolicySpec.podSelector\tThe pods, by their labels; an empty one selects all of the namespace.\n" +
 	"NetworkPolicySpec.policyTypes\tWhat the policy is about, \"Ingress\", \"Egress\" or both. By default \"Ingress\", and \"Egress\" when egress is given.\n" +
+	"ParentReference\tParentReference names an object of any kind.\n" +
+	"ParentReference.group\tIts API group; the core one when empty.\n" +
+	"ParentReference.name\tIts name.\n" +
+	"ParentReference.namespace\tIts namespace, if it has one.\n" +
+	"ParentReference.resource\tThe plural name of its kind, such as \"services\".\n" +
 	"ServiceBackendPort\tServiceBackendPort is a port of a service, by its name or number.\n" +
 	"ServiceBackendPort.name\tName of the port.\n" +
-	"ServiceBackendPort.number\tNumber of the port.\n"
+	"ServiceBackendPort.number\tNumber of the port.\n" +
+	"ServiceCIDR\tServiceCIDR is a range that cluster IPs of Services come from.\n" +
+	"ServiceCIDR.metadata\tIdentity of the range.\n" +
+	"ServiceCIDR.spec\tWhich addresses it has.\n" +
+	"ServiceCIDR.status\tWhether Services get addresses of it.\n" +
+	"ServiceCIDRList\tServiceCIDRList is a list of ranges.\n" +
+	"ServiceCIDRList.items\tThe ranges.\n" +
+	"ServiceCIDRList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"ServiceCIDRSpec\tServiceCIDRSpec is the addresses of a range.\n" +
+	"ServiceCIDRSpec.cidrs\tOne network such as \"10.96.0.0/16\", or two of different families. Fixed, but that a single one may be joined by one of the other family.\n" +
+	"ServiceCIDRStatus\tServiceCIDRStatus says whether a range is in use.\n" +
+	"ServiceCIDRStatus.conditions\t\"Ready\" says whether Services get addresses of the range.\n"

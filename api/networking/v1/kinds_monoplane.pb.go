@@ -8,5 +8,5 @@ import (
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
-	return []*object.Kind{IngressKind, IngressClassKind, NetworkPolicyKind}
+	return []*object.Kind{IngressKind, IngressClassKind, IPAddressKind, NetworkPolicyKind, ServiceCIDRKind}
 }

@@ -5,6 +5,11 @@ package networkingv1rpc
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"CreateIPAddressRequest\tCreateIPAddressRequest creates one object.\n" +
+	"CreateIPAddressRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateIPAddressRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateIPAddressRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateIPAddressRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateIngressClassRequest\tCreateIngressClassRequest creates one object.\n" +
 	"CreateIngressClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateIngressClassRequest.fieldManager\tName of the program that writes.\n" +
@@ -22,6 +27,17 @@ const Docs = "" +
 	"CreateNetworkPolicyRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateNetworkPolicyRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateNetworkPolicyRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateServiceCIDRRequest\tCreateServiceCIDRRequest creates one object.\n" +
+	"CreateServiceCIDRRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateServiceCIDRRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateServiceCIDRRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateServiceCIDRRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"IPAddressEvent\tIPAddressEvent is one change.\n" +
+	"IPAddressEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"IPAddressEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"IPAddressEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"IPAddressEvents\tIPAddressEvents is a batch of changes, oldest first.\n" +
+	"IPAddressEvents.events\tAt least one change.\n" +
 	"IngressClassEvent\tIngressClassEvent is one change.\n" +
 	"IngressClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
 	"IngressClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
@@ -40,6 +56,18 @@ const Docs = "" +
 	"NetworkPolicyEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
 	"NetworkPolicyEvents\tNetworkPolicyEvents is a batch of changes, oldest first.\n" +
 	"NetworkPolicyEvents.events\tAt least one change.\n" +
+	"ServiceCIDREvent\tServiceCIDREvent is one change.\n" +
+	"ServiceCIDREvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"ServiceCIDREvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"ServiceCIDREvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"ServiceCIDREvents\tServiceCIDREvents is a batch of changes, oldest first.\n" +
+	"ServiceCIDREvents.events\tAt least one change.\n" +
+	"UpdateIPAddressRequest\tUpdateIPAddressRequest replaces one object.\n" +
+	"UpdateIPAddressRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateIPAddressRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateIPAddressRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateIPAddressRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateIPAddressRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateIngressClassRequest\tUpdateIngressClassRequest replaces one object.\n" +
 	"UpdateIngressClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateIngressClassRequest.fieldManager\tName of the program that writes.\n" +
@@ -59,4 +87,10 @@ const Docs = "" +
 	"UpdateNetworkPolicyRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"UpdateNetworkPolicyRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateNetworkPolicyRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateNetworkPolicyRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"UpdateNetworkPolicyRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateServiceCIDRRequest\tUpdateServiceCIDRRequest replaces one object.\n" +
+	"UpdateServiceCIDRRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateServiceCIDRRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateServiceCIDRRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateServiceCIDRRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateServiceCIDRRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
