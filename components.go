@@ -103,6 +103,7 @@ func (c *Cluster) newControllers(
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
 				Server: c.server(p), PodRanges: c.cfg.podRanges, Ingress: c.ingress,
+				ServiceRanges:       c.cfg.services.Prefixes(),
 				DefaultStorageClass: c.cfg.DefaultStorageClass, RemoveVolume: p.broker.RemoveVolume,
 			},
 		})

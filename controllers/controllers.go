@@ -37,6 +37,7 @@ import (
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/controllers/serviceaccounttoken"
+	"monoplane.dev/controllers/servicecidr"
 	"monoplane.dev/controllers/statefulset"
 	"monoplane.dev/controllers/tainteviction"
 	"monoplane.dev/controllers/ttlafterfinished"
@@ -79,6 +80,7 @@ func All() []controller.Declaration {
 		csrsigning.Declare(),
 		csrcleaner.Declare(),
 		ingress.Declare(),
+		servicecidr.Declare(),
 	}
 }
 

@@ -98,6 +98,8 @@ type Settings struct {
 	Server Server
 	// PodRanges are what nodes are given parts of, for the addresses of their pods; none gives them nothing.
 	PodRanges []podrange.Cluster
+	// ServiceRanges are what cluster IPs of Services come from: one, or two of different families.
+	ServiceRanges []netip.Prefix
 	// Ingress is where requests for Ingresses arrive.
 	Ingress Ingress
 	// DefaultStorageClass is the name of the storage class that a new cluster gets; empty for none.
