@@ -40,9 +40,9 @@ func TestLoop(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
+		l.Add("a")
+		l.Add("a") // before a worker has the first one
 		go func() { done <- l.Run(ctx) }()
-		l.Add("a")
-		l.Add("a")
 		time.Sleep(time.Hour)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
